@@ -85,6 +85,6 @@ func (s *Server) learn(ctx context.Context, call *gate.Call, do func(context.Con
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
-		s.unlearned.Note(append(call.LogArgs(), "error", err)...)
+		s.problems.Unlearned(call, err)
 	}
 }

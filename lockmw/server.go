@@ -36,14 +36,10 @@ type Options struct {
 // use.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
-	current  atomic.Pointer[gateReplies]
-	opts     Options
-	log      *slog.Logger
-	refused  *recurring.Problem
-	ended    *recurring.Problem // calls that the gate ended
-	unstored *recurring.Problem // answers that are not stored
-	// unlearned is about new orders that an instance may not know.
-	unlearned  *recurring.Problem
+	current    atomic.Pointer[gateReplies]
+	opts       Options
+	log        *slog.Logger
+	problems   *gate.Problems
 	bodies     bodyCheck
 	attributes attributeCheck
 	waits      cutOffWaits
@@ -75,11 +71,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.AttributesMissing == nil {
 		opts.AttributesMissing = func() {}
 	}
-	s := &Server{opts: opts, log: opts.Logger}
-	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "settlements get their locks again")
-	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again")
-	s.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
-	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
+	s := &Server{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"ordergate sees the bodies of requests again")

@@ -1,7 +1,6 @@
 package lockmw
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -57,10 +56,7 @@ func (b *settlement) onGrant(g gate.Grant) {
 		_ = b.stream.Send(answerWith(step.Answer.Status, 0, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
 	case step.Refuse:
 		b.replied = true
-		if b.call.Decision.Verdict.IsTrouble() {
-			b.server.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", cmp.Or(step.Err, g.Err))...)
-		}
-		b.call.LogRefused(b.server.log)
+		b.server.problems.Refused(b.call, step, g)
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
 		b.replied = true
@@ -85,8 +81,7 @@ func (b *settlement) onLost() {
 	if b.over || !b.call.LeaseLost().Refuse {
 		return
 	}
-	b.server.ended.Note(append(b.call.LogArgs(), "key", b.call.Key())...)
-	b.call.LogRefused(b.server.log)
+	b.server.problems.Ended(b.call)
 	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 }
 
@@ -171,7 +166,7 @@ func (b *settlement) learn(do func(context.Context) error) {
 func (b *settlement) finish() {
 	step := b.call.Finished()
 	if step.NotStored != "" {
-		b.server.unstored.Note(append(b.call.LogArgs(), "reason", step.NotStored)...)
+		b.server.problems.NotStored(b.call, step.NotStored)
 	}
 	if !step.Store {
 		return
@@ -179,7 +174,7 @@ func (b *settlement) finish() {
 	cleanup, done := b.server.cleanupContext(b.stream.Context())
 	defer done()
 	if err := b.call.Store(cleanup); err != nil {
-		b.server.unstored.Note(append(b.call.LogArgs(), "error", err)...)
+		b.server.problems.StoreFailed(b.call, err)
 	}
 }
 

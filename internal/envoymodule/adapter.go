@@ -52,11 +52,8 @@ type Adapter struct {
 	faultReply *Reply        // to a request during which a fault occurred
 	faultGRPC  *Reply        // the same to a gRPC call
 
-	refused   *recurring.Problem
-	ended     *recurring.Problem // calls that the gate ended
-	unlearned *recurring.Problem // new orders
-	unstored  *recurring.Problem // answers that are not stored
-	delayed   delayedAnswers     // answers to creates
+	problems *gate.Problems
+	delayed  delayedAnswers // answers to creates
 
 	ctx    context.Context // for all work on behalf of streams; ends with Close
 	cancel context.CancelFunc
@@ -86,11 +83,7 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	if opts.Native == nil {
 		opts.Native = func(*Reply) unsafe.Pointer { return nil }
 	}
-	a := &Adapter{opts: opts, log: opts.Logger}
-	a.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "settlements get their locks again")
-	a.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again")
-	a.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
-	a.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
+	a := &Adapter{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
 	a.delayed.maxDelay = opts.LearnTimeout
 	a.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"Envoy gave up a create while its answer was held, and its order may exist: set the timeout that details names "+
@@ -236,10 +229,7 @@ func (a *Adapter) Close(within time.Duration) {
 	a.work.Wait()
 	timer.Stop()
 	a.cancel()
-	a.refused.Drop()
-	a.ended.Drop()
-	a.unlearned.Drop()
-	a.unstored.Drop()
+	a.problems.Drop()
 	a.delayed.cut.Drop()
 }
 

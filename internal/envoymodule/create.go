@@ -129,7 +129,7 @@ func (c *create) learn(do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(s.adapter.ctx, s.adapter.opts.LearnTimeout)
 		defer cancel()
 		if err := do(ctx); err != nil {
-			s.adapter.unlearned.Note(append(c.call.LogArgs(), "error", err)...)
+			s.adapter.problems.Unlearned(c.call, err)
 		}
 	})
 }

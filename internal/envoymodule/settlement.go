@@ -1,7 +1,6 @@
 package envoymodule
 
 import (
-	"cmp"
 	"context"
 	"sync"
 
@@ -64,10 +63,7 @@ func (b *settlement) onGrant(grant gate.Grant) {
 		b.post(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
 	case step.Refuse:
 		d := b.call.Decision
-		if d.Verdict.IsTrouble() {
-			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", cmp.Or(step.Err, grant.Err))...)
-		}
-		b.call.LogRefused(b.adapter.log)
+		b.adapter.problems.Refused(&b.call, step, grant)
 		b.post(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
 	case step.Forward:
 		b.forward(step.Lease)
@@ -85,8 +81,7 @@ func (b *settlement) onLost() {
 		if s.answered || !b.call.LeaseLost().Refuse {
 			return Step{}
 		}
-		b.adapter.ended.Note(append(b.call.LogArgs(), "key", b.call.Key())...)
-		b.call.LogRefused(b.adapter.log)
+		b.adapter.problems.Ended(&b.call)
 		s.answered = true // its stage stays: the backend may have the request
 		d := b.call.Decision
 		return Step{Do: Refuse, Reply: s.replies.refuse(&d)}
@@ -140,7 +135,7 @@ func (b *settlement) finished() Step {
 	step := b.call.Finished()
 	b.mu.Unlock()
 	if step.NotStored != "" {
-		b.adapter.unstored.Note(append(b.call.LogArgs(), "reason", step.NotStored)...)
+		b.adapter.problems.NotStored(&b.call, step.NotStored)
 	}
 	if !step.Store {
 		return Step{Do: PassResponse}
@@ -154,7 +149,7 @@ func (b *settlement) finished() Step {
 		ctx, done := b.adapter.cleanupContext()
 		defer done()
 		if err := b.call.Store(ctx); err != nil {
-			b.adapter.unstored.Note(append(b.call.LogArgs(), "error", err)...)
+			b.adapter.problems.StoreFailed(&b.call, err)
 		}
 	})
 	return Step{Do: Wait}

@@ -1,0 +1,61 @@
+package gate
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/ordergate/ordergate/internal/recurring"
+)
+
+// Problems logs what calls end with, the same for every adapter. It is safe for concurrent use.
+type Problems struct {
+	log                                 *slog.Logger
+	refused, ended, unstored, unlearned *recurring.Problem
+}
+
+// NewProblems returns the problems of an adapter, none of which has occurred.
+func NewProblems(log *slog.Logger) *Problems {
+	return &Problems{
+		log:       log,
+		refused:   recurring.New(log, slog.LevelWarn, "settlement refused", "settlements get their locks again"),
+		ended:     recurring.New(log, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again"),
+		unstored:  recurring.New(log, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again"),
+		unlearned: recurring.New(log, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again"),
+	}
+}
+
+// Refused logs a call that did not get its lock: a warning unless another call has it.
+func (p *Problems) Refused(c *Call, step Step, g Grant) {
+	if c.Decision.Verdict.IsTrouble() {
+		p.refused.Note(append(c.LogArgs(), "key", c.Key(), "error", cmp.Or(step.Err, g.Err))...)
+	}
+	c.LogRefused(p.log)
+}
+
+// Ended logs a call that ordergate ended after it was forwarded.
+func (p *Problems) Ended(c *Call) {
+	p.ended.Note(append(c.LogArgs(), "key", c.Key())...)
+	c.LogRefused(p.log)
+}
+
+// NotStored logs a call whose answer is unfit to be stored.
+func (p *Problems) NotStored(c *Call, reason string) {
+	p.unstored.Note(append(c.LogArgs(), "reason", reason)...)
+}
+
+// StoreFailed logs a call whose answer could not be stored.
+func (p *Problems) StoreFailed(c *Call, err error) {
+	p.unstored.Note(append(c.LogArgs(), "error", err)...)
+}
+
+// Unlearned logs a create whose order is not known everywhere.
+func (p *Problems) Unlearned(c *Call, err error) {
+	p.unlearned.Note(append(c.LogArgs(), "error", err)...)
+}
+
+// Drop ends the problems without a line.
+func (p *Problems) Drop() {
+	for _, problem := range []*recurring.Problem{p.refused, p.ended, p.unstored, p.unlearned} {
+		problem.Drop()
+	}
+}
