@@ -105,7 +105,7 @@ func testLatchReplaced(t *testing.T, file string, client redis.UniversalClient) 
 		subscribe = client.SSubscribe
 	}
 	listener := subscribe(t.Context(), channel)
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	if _, err := listener.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}

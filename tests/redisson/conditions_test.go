@@ -65,7 +65,7 @@ var codecs = []testbed.RedissonCodec{testbed.StringCodec, testbed.DefaultCodec}
 var texts = []string{
 	"a", "ok", "closed", strings.Repeat("s", 31), strings.Repeat("s", 32), strings.Repeat("s", 33),
 	strings.Repeat("s", 62), strings.Repeat("s", 63), strings.Repeat("s", 64), strings.Repeat("s", 256),
-	"ä", "geschlossen für heute", "订单42", "😀", "a😀", strings.Repeat("ä", 63), strings.Repeat("订", 64),
+	"ä", "geschlossen für heute", "закрыто", "订单42", "😀", "a😀", strings.Repeat("ä", 63), strings.Repeat("订", 64),
 }
 
 // TestValue compares what an RBucket writes.

@@ -41,7 +41,7 @@ func newLatchSide(t *testing.T, s *stack, key string) *latchSide {
 	t.Helper()
 	template := strings.Replace(key, "42", "{id}", 1)
 	l := &latchSide{
-		stack: s, t: t, key: key, binary: s.Build("./cmd/sidecar", true), file: filepath.Join(t.TempDir(), "ordergate.yaml"),
+		stack: s, t: t, key: key, binary: s.Build("./cmd/sidecar", false), file: filepath.Join(t.TempDir(), "ordergate.yaml"),
 		java: s.thread(), waiter: s.thread(), looker: s.thread(),
 		require: newConditions(t, s, `{latch: "`+template+`"}`),
 	}
