@@ -52,6 +52,26 @@ func TestForcedRelease(t *testing.T) {
 	})
 }
 
+// TestLatchByHand opens a latch by the command. The settlement that it kept back goes on, and
+// every ordergate logs who replaced the count and why.
+func TestLatchByHand(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: requiring(t, `{latch: "loaders:{id}"}`)})
+	file := commandFile(t, s)
+	settle := func() answer { return s.must("POST", "/orders/5/settle", "") }
+	s.operator(file, "latch", "set", "--rule", "commission-settle", "5", "2")
+	settle().want(t, 425, "not_ready")
+	s.operator(file, "latch", "count-down", "loaders:5")
+	settle().want(t, 425, "not_ready")
+	s.operator(file, "latch", "set", "loaders:5", "0", "--replace", "--reason", "loader 2 is gone")
+	settle().want(t, 200, "")
+	s.wantLogged(`"a latch was set by hand"`, "who=", "@", "key=loaders:5", "count=0", `reason="loader 2 is gone"`)
+	if shown := s.operator(file, "locks", "audit"); !matches(shown, `...Z  ...@...  set  loaders:5 (latch, count 0)  -  ...  loader 2 is gone`) {
+		t.Errorf("the audit:\n%s", shown)
+	}
+}
+
 // TestAddedByHand adds orders by the command: the ordergate that serves it logs who did it.
 func TestAddedByHand(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,7 @@ func TestPartlyBadFile(t *testing.T) {
 	}{
 		{"locks list", "redis locks", "no lock is held\n", exitDone},
 		{"locks show order:lock:1", "redis locks", "free", exitDone},
+		{"latch show loaders:7", "redis rules", "loaders:7: open", exitDone},
 		{"explain POST_/o/7", "locks rules", "order:lock:7", exitDone},
 		{"explain --live POST_/o/7", "redis locks rules", "order:lock:7: free", exitDone},
 		{"filter info orders", "listen", "no such file", exitFailed}, // it has come to ask

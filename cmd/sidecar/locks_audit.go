@@ -25,7 +25,8 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 		Use:   "audit",
 		Short: "Show which locks were released by force, by whom and why, the newest first",
 		Long: "Show which locks were released by force, by whom and why, the newest first, and which files\n" +
-			"of IDs were loaded by ordergate load --csv. Redis keeps the last thousand or so.",
+			"of IDs were loaded by ordergate load --csv, and which latches got another count. Redis keeps\n" +
+			"the last thousand or so.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
@@ -60,13 +61,14 @@ type auditReport struct {
 type auditEntry struct {
 	At      time.Time `json:"at"` // by the clock of Redis
 	Who     string    `json:"who"`
-	Did     string    `json:"did"` // released, loaded
+	Did     string    `json:"did"` // released, loaded, set
 	Lock    *string   `json:"lock"`
 	Key     *string   `json:"key"`
 	Holder  *string   `json:"holder"`
 	Request *string   `json:"request"`
 	Filter  *string   `json:"filter"`
 	IDs     *int      `json:"ids"`
+	Count   *int64    `json:"count"` // of a latch that was set
 	Reason  *string   `json:"reason"`
 	Servers int       `json:"servers"` // number of servers of a quorum that have the entry; otherwise 1
 
@@ -75,10 +77,14 @@ type auditEntry struct {
 
 func newAuditEntry(e audit.Entry) auditEntry {
 	shown := func(text string) *string { return nilIf("", visible(text)) }
-	return auditEntry{
+	entry := auditEntry{
 		At: e.At, Who: visible(e.Who), Did: visible(e.Action), Lock: shown(e.Lock), Key: shown(e.Key), Holder: shown(e.Holder),
 		Request: shown(e.Request), Filter: shown(e.Filter), IDs: nilIf(0, e.IDs), Reason: shown(e.Reason), Servers: 1, run: e.Run,
 	}
+	if e.Action == audit.LatchSet {
+		entry.Count = new(e.Count)
+	}
+	return entry
 }
 
 // audit reads the entries of all servers that store locks, the newest first. It fails if no
@@ -171,6 +177,9 @@ func (d *auditEntry) row() []string {
 	}
 	if d.Filter != nil {
 		what = "filter " + *d.Filter
+	}
+	if d.Count != nil {
+		what += fmt.Sprintf(" (latch, count %d)", *d.Count)
 	}
 	if d.IDs != nil {
 		request = fmt.Sprintf("%d IDs", *d.IDs)

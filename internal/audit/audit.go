@@ -30,6 +30,7 @@ const (
 const (
 	Released = "released" // a lock, by force
 	Loaded   = "loaded"   // IDs of a file into a filter
+	LatchSet = "set"      // a countdown latch, which may have had another count
 )
 
 // Entry is one action.
@@ -37,13 +38,14 @@ type Entry struct {
 	At      time.Time // by the clock of Redis; set by Read
 	Run     string    // equal for the entries of one run on several servers
 	Who     string    // user@host
-	Action  string    // Released or Loaded
+	Action  string    // one of those above
 	Lock    string    // its name in the configuration
-	Key     string    // of the lock
+	Key     string    // of the lock, or of the latch
 	Holder  string    // prefixes of the owners' names
 	Request string    // their requests
 	Filter  string
 	IDs     int
+	Count   int64  // of the latch, as it was set
 	Reason  string // in the operator's words
 }
 
@@ -65,6 +67,9 @@ func Append(ctx context.Context, client redis.UniversalClient, e Entry) error {
 	}
 	if e.IDs > 0 {
 		values["ids"] = e.IDs
+	}
+	if e.Action == LatchSet {
+		values["count"] = e.Count
 	}
 	err := client.XAdd(ctx, &redis.XAddArgs{Stream: Stream, MaxLen: maxEntries, Approx: true, Values: values}).Err()
 	if err != nil {
@@ -95,6 +100,9 @@ func entryOf(m *redis.XMessage) (e Entry) {
 	}
 	if text, ok := m.Values["ids"].(string); ok {
 		e.IDs, _ = strconv.Atoi(text) // 0 if it is not a number: people read it
+	}
+	if text, ok := m.Values["count"].(string); ok {
+		e.Count, _ = strconv.ParseInt(text, 10, 64) // the same
 	}
 	ms, _, _ := strings.Cut(m.ID, "-")
 	if n, err := strconv.ParseInt(ms, 10, 64); err == nil {

@@ -13,14 +13,17 @@ func (m *Engine) watchAudit(ctx context.Context) {
 		return // no command of an operator reaches it
 	}
 	audit.Watch(ctx, m.redis, func(e audit.Entry) {
-		if e.Action != audit.Released {
+		switch e.Action {
+		case audit.Released:
+			m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
+				"holder", e.Holder, "request", e.Request, "reason", e.Reason)
+			if m.hasLock(e.Lock) { // a name without a lock would become a new label
+				m.metrics.Forced(e.Lock)
+			}
+		case audit.LatchSet:
+			m.log.Warn("a latch was set by hand", "who", e.Who, "key", e.Key, "count", e.Count, "reason", e.Reason)
+		default:
 			m.log.Info("order IDs were added by hand", "filter", e.Filter, "ids", e.IDs, "who", e.Who, "reason", e.Reason)
-			return
-		}
-		m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
-			"holder", e.Holder, "request", e.Request, "reason", e.Reason)
-		if m.hasLock(e.Lock) { // a name without a lock would become a new label
-			m.metrics.Forced(e.Lock)
 		}
 	})
 }

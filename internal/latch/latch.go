@@ -45,27 +45,28 @@ var (
 	ErrUnsure = errors.New("no reply of Redis at first, so that it is not known whether the latch was changed")
 )
 
-// Read returns a latch.
+// Read returns a latch. It returns an error that wraps [ErrNoLatch] if the key holds anything
+// but a number as Redis writes it: DECR refuses others, such as 007.
 func Read(ctx context.Context, client redis.UniversalClient, key string) (State, error) {
 	text, err := client.Get(ctx, key).Result()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return State{Key: key}, nil
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		return State{}, fmt.Errorf("reading latch %s: %w", key, ErrNoLatch)
+		return State{}, fmt.Errorf("reading latch %q: %w", key, ErrNoLatch)
 	case err != nil:
-		return State{}, fmt.Errorf("reading latch %s: %w", key, err)
+		return State{}, fmt.Errorf("reading latch %q: %w", key, err)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return State{}, fmt.Errorf("reading latch %s: %w", key, ErrNoLatch)
+	if err != nil || strconv.FormatInt(n, 10) != text {
+		return State{}, fmt.Errorf("reading latch %q: %w", key, ErrNoLatch)
 	}
 	return State{Key: key, Count: n, Exists: true}, nil
 }
 
 // Set sets the count of a latch, 0 or more; 0 opens it. It returns an error that wraps
-// [ErrExists] if there is a latch, unless replace is set. Heard is the number of
-// subscriptions that got the message.
+// [ErrExists] if there is a latch, unless replace is set, and one that wraps [ErrNoLatch] if
+// the key holds something else. Heard is the number of subscriptions that got the message.
 func Set(ctx context.Context, client redis.UniversalClient, key string, count int64, replace bool) (heard int, err error) {
 	mode := ""
 	if replace {
@@ -74,15 +75,15 @@ func Set(ctx context.Context, client redis.UniversalClient, key string, count in
 	reply, repeated, err := run(ctx, client, set, key, count, publish(client), channel(client, key), mode)
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		return 0, fmt.Errorf("setting latch %s: %w", key, ErrNoLatch)
+		return 0, fmt.Errorf("setting latch %q: %w", key, ErrNoLatch)
 	case err != nil:
-		return 0, fmt.Errorf("setting latch %s: %w", key, err)
+		return 0, fmt.Errorf("setting latch %q: %w", key, err)
 	case reply[0] == 1:
 		return int(reply[1]), nil
 	case repeated: // perhaps by the first attempt
-		return 0, fmt.Errorf("setting latch %s: %w", key, ErrUnsure)
+		return 0, fmt.Errorf("setting latch %q: %w", key, ErrUnsure)
 	}
-	return 0, fmt.Errorf("setting latch %s: %w", key, ErrExists)
+	return 0, fmt.Errorf("setting latch %q: %w", key, ErrExists)
 }
 
 // CountDown counts a latch down by 1, and returns it. A latch that does not exist stays so.
@@ -95,11 +96,12 @@ func CountDown(ctx context.Context, client redis.UniversalClient, key string) (a
 		reply, repeated, err := run(ctx, client, countDown, key, before.Count, publish(client), channel(client, key))
 		switch {
 		case err != nil:
-			return State{}, 0, fmt.Errorf("counting latch %s down: %w", key, err)
+			return State{}, 0, fmt.Errorf("counting latch %q down: %w", key, err)
 		case reply[0] == 1:
-			return State{Key: key, Count: max(0, reply[2]), Exists: reply[2] > 0}, int(reply[1]), nil
+			left := max(0, before.Count-1)
+			return State{Key: key, Count: left, Exists: left > 0}, int(reply[1]), nil
 		case repeated:
-			return State{}, 0, fmt.Errorf("counting latch %s down: %w", key, ErrUnsure)
+			return State{}, 0, fmt.Errorf("counting latch %q down: %w", key, ErrUnsure)
 		}
 		if err := ctx.Err(); err != nil {
 			return State{}, 0, err
@@ -111,7 +113,7 @@ func CountDown(ctx context.Context, client redis.UniversalClient, key string) (a
 func run(ctx context.Context, client redis.UniversalClient, script, key string, args ...any) (reply []int64, repeated bool, err error) {
 	text := redisbatch.NewCountedText(script)
 	reply, err = client.Do(ctx, append([]any{"eval", text, 1, key}, args...)...).Int64Slice()
-	if err == nil && len(reply) != 3 {
+	if err == nil && len(reply) != 2 {
 		err = errors.New("the script returned another number of values")
 	}
 	return reply, text.Repeated(), err

@@ -3,6 +3,7 @@ package latch
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestLatch(t *testing.T) {
 		for _, key := range []string{"loaders:42", "loaders:{42}"} {
 			want := func(what string, s State, err error, count int64, exists bool) {
 				t.Helper()
-				if err != nil || s.Count != count || s.Exists != exists || s.Open() != (count == 0) || s.Key != key {
+				if err != nil || s.Count != count || s.Exists != exists || s.Open() != (count <= 0) || s.Key != key {
 					t.Errorf("%s, %s: %+v (%v), want %d, exists %v", key, what, s, err, count, exists)
 				}
 			}
@@ -68,12 +69,23 @@ func TestLatch(t *testing.T) {
 				s, _, err = CountDown(ctx, client, key)
 				want("counted down from "+odd, s, err, 0, false)
 			}
-			bedtest.Check(t, client.Set(ctx, key, "soon", 0).Err())
-			_, err = Read(ctx, client, key)
-			_, _, errDown := CountDown(ctx, client, key)
-			if !errors.Is(err, ErrNoLatch) || !errors.Is(errDown, ErrNoLatch) {
-				t.Errorf("a text: %v, %v", err, errDown)
+			for _, text := range []string{"soon", "", "007", "+1", "-0", "1 "} {
+				bedtest.Check(t, client.Set(ctx, key, text, 0).Err())
+				_, err = Read(ctx, client, key)
+				_, _, errDown := CountDown(ctx, client, key)
+				if !errors.Is(err, ErrNoLatch) || !errors.Is(errDown, ErrNoLatch) {
+					t.Errorf("%q: %v, %v", text, err, errDown)
+				}
 			}
+			bedtest.Check(t, client.Set(ctx, key, "soon", 0).Err())
+			for _, replace := range []bool{false, true} {
+				if _, err := Set(ctx, client, key, 1, replace); !errors.Is(err, ErrNoLatch) {
+					t.Errorf("a text is set, replace %v: %v", replace, err)
+				}
+			}
+			bedtest.Check(t, client.Set(ctx, key, math.MaxInt64, 0).Err())
+			s, _, err = CountDown(ctx, client, key)
+			want("counted down from the most", s, err, math.MaxInt64-1, true)
 			bedtest.Check(t, client.Del(ctx, key).Err())
 			bedtest.Check(t, client.RPush(ctx, key, "a").Err())
 			_, err = Read(ctx, client, key)

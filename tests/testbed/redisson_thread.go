@@ -64,8 +64,8 @@ func (t *RedissonThread) Owner() string { return t.owner }
 // asked while a call is under way.
 func (t *RedissonThread) Last() RedissonTiming { return t.last }
 
-// Waiting returns how many threads of the process wait for a lock or a permit and
-// have gone to sleep, so that only a message wakes them before their time. One that
+// Waiting returns how many threads of the process wait for a lock, a permit or a latch,
+// and have gone to sleep, so that only a message wakes them before their time. One that
 // listens already may still be about to: Redisson forgets a message that finds
 // nobody asleep where that wakes all readers at once.
 func (t *RedissonThread) Waiting(ctx context.Context) (int, error) {

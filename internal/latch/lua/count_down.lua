@@ -4,11 +4,11 @@
 -- ARGV[1]  the count that was read before
 -- ARGV[2]  the command that publishes
 -- ARGV[3]  the channel of the latch; "": none
--- returns  1, the number of subscriptions that got the message, and the count after it; 0, 0
---          and 0 if the latch has another count than the one read before.
+-- returns  1, and the number of subscriptions that got the message; 0 and 0 if the latch has
+--          another count than the one read before.
 local count = redis.call('get', KEYS[1])
 if count ~= ARGV[1] then
-  return {0, 0, 0}
+  return {0, 0}
 end
 local left, heard = redis.call('decr', KEYS[1]), 0
 if left <= 0 then
@@ -17,4 +17,4 @@ end
 if left == 0 and ARGV[3] ~= '' then
   heard = redis.call(ARGV[2], ARGV[3], '0')
 end
-return {1, heard, left}
+return {1, heard}

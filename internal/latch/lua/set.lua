@@ -5,14 +5,17 @@
 -- ARGV[2]  the command that publishes
 -- ARGV[3]  the channel of the latch; "": none
 -- ARGV[4]  "replace" sets it also if there is a latch
--- returns  1, the number of subscriptions that got the message, and the count; 0, 0 and 0 if
---          there is a latch. An error if the key has another type.
+-- returns  1, and the number of subscriptions that got the message; 0 and 0 if there is a
+--          latch. An error if the key holds something else.
 local is = redis.call('type', KEYS[1]).ok
 if is ~= 'none' and is ~= 'string' then
   return redis.error_reply('WRONGTYPE the key holds a ' .. is)
 end
+if is == 'string' and not string.find(redis.call('get', KEYS[1]), '^-?%d+$') then
+  return redis.error_reply('WRONGTYPE the key holds no number')
+end
 if is ~= 'none' and ARGV[4] ~= 'replace' then
-  return {0, 0, 0}
+  return {0, 0}
 end
 local message, heard = '1', 0
 if ARGV[1] == '0' then
@@ -24,4 +27,4 @@ end
 if ARGV[3] ~= '' then
   heard = redis.call(ARGV[2], ARGV[3], message)
 end
-return {1, heard, tonumber(ARGV[1])}
+return {1, heard}

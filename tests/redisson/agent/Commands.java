@@ -4,11 +4,15 @@ import java.util.List;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RBloomFilter;
+import org.redisson.api.RBucket;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
+import org.redisson.api.RGeo;
 import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.misc.ReclosableLatch;
 
 /**
  * The calls that the agent knows, each one of Redisson's own with its arguments
@@ -35,6 +39,9 @@ final class Commands {
             case "fenced" -> fenced(command, args);
             case "semaphore" -> semaphore(command, args);
             case "bloom" -> bloom(command, args);
+            case "latch" -> latch(command, args);
+            case "bucket" -> bucket(command, args);
+            case "geo" -> geo(command, args);
             default -> lock(command, args);
         };
     }
@@ -134,11 +141,65 @@ final class Commands {
         };
     }
 
+    private Object latch(String command, List<String> args) throws InterruptedException {
+        RCountDownLatch latch = redisson.getCountDownLatch(args.get(args.size() - 1));
+        switch (command) {
+            case "trySetCount" -> {
+                return latch.trySetCount(number(args, 1));
+            }
+            case "countDown" -> {
+                latch.countDown();
+                return null;
+            }
+            case "getCount" -> {
+                return latch.getCount();
+            }
+            case "await" -> {
+                return latch.await(number(args, 1), MILLIS);
+            }
+            default -> throw unknown(command, args);
+        }
+    }
+
+    /** The codec stands before the name, as with bloom. */
+    private Object bucket(String command, List<String> args) {
+        String name = args.get(2);
+        RBucket<String> bucket = switch (args.get(1)) {
+            case "string" -> redisson.getBucket(name, StringCodec.INSTANCE);
+            case "default" -> redisson.getBucket(name);
+            default -> throw unknown(command, args);
+        };
+        switch (command) {
+            case "set" -> {
+                bucket.set(args.get(3));
+                return null;
+            }
+            case "get" -> {
+                return bucket.get();
+            }
+            default -> throw unknown(command, args);
+        }
+    }
+
+    /** The codec stands before the name, as with bloom. */
+    private Object geo(String command, List<String> args) {
+        String name = args.get(2);
+        RGeo<String> geo = switch (args.get(1)) {
+            case "string" -> redisson.getGeo(name, StringCodec.INSTANCE);
+            case "default" -> redisson.getGeo(name);
+            default -> throw unknown(command, args);
+        };
+        return switch (command) {
+            case "add" -> geo.add(Double.parseDouble(args.get(3)), Double.parseDouble(args.get(4)), args.get(5));
+            default -> throw unknown(command, args);
+        };
+    }
+
     /** Whether a thread of a test sleeps until Redisson hears a message for it. */
     private static boolean waits(StackTraceElement[] trace) {
         List<String> classes = Arrays.stream(trace).map(StackTraceElement::getClassName).toList();
-        return trace.length > 0 && trace[0].getMethodName().equals("park")
-            && classes.contains(Semaphore.class.getName()) && classes.contains(Commands.class.getName());
+        return trace.length > 0 && trace[0].getMethodName().equals("park") && classes.contains(Commands.class.getName())
+            && (classes.contains(Semaphore.class.getName()) || classes.contains(ReclosableLatch.class.getName()));
     }
 
     private static long number(List<String> args, int index) {
