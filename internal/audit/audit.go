@@ -30,6 +30,7 @@ const (
 const (
 	Released = "released" // a lock, by force
 	Loaded   = "loaded"   // IDs of a file into a filter
+	Forgot   = "forgot"   // the stored answer of an order
 )
 
 // Entry is one action.
@@ -37,9 +38,9 @@ type Entry struct {
 	At      time.Time // by the clock of Redis; set by Read
 	Run     string    // equal for the entries of one run on several servers
 	Who     string    // user@host
-	Action  string    // Released or Loaded
+	Action  string    // Released, Loaded or Forgot
 	Lock    string    // its name in the configuration
-	Key     string    // of the lock
+	Key     string    // of the lock, or of the stored answer
 	Holder  string    // prefixes of the owners' names
 	Request string    // their requests
 	Filter  string
