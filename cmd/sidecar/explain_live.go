@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,7 +71,7 @@ func readServer(ctx context.Context, server *config.Redis, lock config.Lock, nam
 
 func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
 	if server.Mode == config.RedisEmbedded {
-		return errors.New("an embedded Redis is inside the serving process")
+		return errEmbedded
 	}
 	client, closeClient, err := redisconn.Connect(ctx, server, 0)
 	if err != nil {
