@@ -59,24 +59,31 @@ func readYAMLFile(t *testing.T, path string, into any) {
 	must(t, yaml.Unmarshal(text, into))
 }
 
+// promtool returns the path of Prometheus's tool.
+func promtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		path, err = filepath.Abs("../.cache/bin/promtool")
+		must(t, err)
+		if _, err := os.Stat(path); err != nil {
+			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
+		}
+	}
+	return path
+}
+
 // TestAlertRules has Prometheus's own tool check the rules and run their tests.
 func TestAlertRules(t *testing.T) {
 	bedtest.NeedProcesses(t)
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		promtool, err = filepath.Abs("../.cache/bin/promtool")
-		must(t, err)
-		if _, err := os.Stat(promtool); err != nil {
-			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
-		}
-	}
+	program := promtool(t)
 	for _, args := range []string{
 		"check rules --lint=all --lint-fatal ordergate.rules.yaml",
 		"check config prometheus.yaml",
 		"test rules rules_test.yaml",
 	} {
-		cmd := exec.CommandContext(t.Context(), promtool, strings.Fields(args)...)
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(args)...)
 		cmd.Dir = alertsDir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", args, err, out)
@@ -117,14 +124,14 @@ func TestAlertsAreWhole(t *testing.T) {
 	}
 }
 
-// TestAlertMetrics compares the rules with what a running ordergate exposes: every
+// TestAlertMetrics compares the rules and the dashboard with what a running ordergate exposes: every
 // selector has to find something, and the series that the rules are tested with
 // have to have the labels of real ones.
 func TestAlertMetrics(t *testing.T) {
 	t.Parallel()
 	rules, tests := readAlerts(t)
 	exposed := exposedSeries(t)
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, readDashboard(t)) {
 		if r.Alert == "OrdergateUnlocked" && *attachment == asModule {
 			continue // the module sees every body
 		}

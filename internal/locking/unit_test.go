@@ -97,14 +97,17 @@ func TestStoredAnswersCondition(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~order:lock:*", "~{order:lock:*}:ordergate_holders", "~redisson*", "&*", "+@all")
 	s, c, log := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
-	use := Use{Lock: "settlement"}
-	for _, names := range [][]string{nil, {"commission", "refund"}} {
-		unit, err := s.unit(t.Context(), use, c.Locks[use.Lock], names)
+	c.Rules = []config.Rule{{Settle: &config.Settle{Lock: "settlement"}}}
+	for _, once := range []*config.Once{nil, {Name: "commission"}} {
+		c.Rules[0].Settle.Once = once
+		version := s.Prepare(c)
+		_, err := version.Locker(t.Context(), "settlement", c.Rules[0])
 		bedtest.Check(t, err)
+		unit := version.units[Use{Lock: "settlement"}]
 		unit.check(t.Context())
 		const reason = "settlements are refused: redis does not serve locks: the stored answer {order:lock:ordergate/probe}:ordergate_once:commission: NOPERM"
-		if c := unit.condition(); c.Ready != (names == nil) || !strings.Contains(c.Reason, reason) && names != nil {
-			t.Errorf("%q: %+v", names, c)
+		if c := unit.condition(); c.Ready != (once == nil) || !strings.Contains(c.Reason, reason) && once != nil {
+			t.Errorf("%+v: %+v", once, c)
 		}
 	}
 	if n := strings.Count(log.String(), "no lock can be taken"); n != 1 {
