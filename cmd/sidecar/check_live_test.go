@@ -199,3 +199,14 @@ func TestCheckLiveOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckLiveEvictedKeys has a rule with keys as the only one that uses Redis.
+func TestCheckLiveEvictedKeys(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	file := writeConfig(t, "redis: {addresses: ["+server.Addr()+"]}\nrules: [{name: payment, match: {methods: [POST], path: /payments}, once: {by: idempotency-key}}]\n")
+	code, _, stderr := command(t.Context(), "check", "--live", "--config", file)
+	if code != exitFailed || !strings.HasPrefix(strings.TrimPrefix(stderr, file), ":1: redis: Redis may evict locks") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

@@ -115,8 +115,7 @@ func explainCommand(env *environment) *cobra.Command {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			if live {
-				e.Live = lockStates(cmd.Context(), c, e)
-				if err := e.readOnce(cmd.Context(), c); err != nil {
+				if err := e.readRedis(cmd.Context(), c); err != nil {
 					return err
 				}
 				if e.Table, err = lookUpTable(cmd.Context(), env, e); err != nil {

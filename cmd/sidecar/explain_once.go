@@ -45,7 +45,7 @@ type conditionState struct {
 var errEmbedded = errors.New("an embedded Redis is inside the serving process")
 
 // readOnce reads whether answers are stored for the request, and whether its conditions hold. It
-// blocks for at most redisconn.Timeout, 1 s, for each.
+// blocks until Redis has answered, or ctx ends.
 func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
 	e.Stored, e.Conditions = []answerState{}, []conditionState{}
 	requires := e.rule != nil && len(e.LockKeys) > 0 && e.settle != nil && len(e.settle.Require) > 0
@@ -69,8 +69,6 @@ func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
 
 // readAnswers looks for stored answers. Failure is why there is no client.
 func (e *explanation) readAnswers(ctx context.Context, client redis.UniversalClient, failure error) {
-	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
-	defer cancel()
 	for _, place := range e.places {
 		s := answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateNone}
 		var texts []string
@@ -108,8 +106,6 @@ func (e *explanation) readConditions(ctx context.Context, c *config.Config, clie
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
-	defer cancel()
 	opts := condition.Options{Now: time.Now}
 	if failure == nil {
 		opts.Checker = redislock.NewChecker(client)

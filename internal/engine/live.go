@@ -76,6 +76,10 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 	for _, lock := range l.config.Locks {
 		stored.Locks = stored.Locks || lock.Kind != config.LockQuorum
 	}
+	for i := range l.config.Rules {
+		byKey, _ := l.config.Rules[i].ByKey()
+		stored.Locks = stored.Locks || byKey != nil
+	}
 	if found := redisconn.CheckEviction(ctx, stored, client); found.Text != "" {
 		l.report("redis", errors.New(found.Text))
 	}
@@ -112,6 +116,8 @@ func (l *liveCheck) checkConditions(ctx context.Context, path string, r *config.
 		l.report(path, err)
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
+	defer cancel()
 	checker := redislock.NewChecker(l.redis)
 	defer checker.Close()
 	id := strings.Repeat(probe+order.Separator, len(parts)) + probe
