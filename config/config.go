@@ -38,7 +38,7 @@ type Listen struct {
 	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
 
 	// The token of requests to the admin address that change something. Without it, operators
-	// need no token, and services cannot add IDs (POST /v1/...).
+	// need no token, and services can neither add IDs nor delete stored answers (/v1/...).
 	TokenFile string `mapstructure:"token_file"`
 	TokenEnv  string `mapstructure:"token_env"`
 	Token     Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both

@@ -80,6 +80,9 @@ const (
 // OnceLock is the name under which package locking finds the lock of a rule's keys.
 const OnceLock = "once"
 
+// OnceAnswer is the name of the answer beside such a lock.
+const OnceAnswer = "answer"
+
 // OnceKeyPrefix begins the Redis keys of such locks. The rule's name and a hash of the key
 // follow.
 const OnceKeyPrefix = "ordergate:once:"

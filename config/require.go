@@ -12,9 +12,9 @@ import (
 // Condition must hold before a settlement is forwarded. Exactly one of Latch, Exists, Missing,
 // Value, Geo and Time is set.
 //
-// Keys are templates. {id} stands for the order's ID, and {header:NAME} for a header that the
-// request must have once, of 1 to 128 letters, digits and . _ : -. For several orders, the
-// condition must hold for each.
+// Keys are templates. {id} stands for the order's ID, {tenant} for the part of this name of a
+// rule with parts, and {header:NAME} for a header that the request must have once, of 1 to 128
+// letters, digits and . _ : -. For several orders, the condition must hold for each.
 type Condition struct {
 	Latch   string          `mapstructure:"latch"`   // a countdown latch of Redisson that stands at 0, or does not exist
 	Exists  string          `mapstructure:"exists"`  // a key that exists
@@ -84,6 +84,14 @@ func (c *Condition) Key() string {
 	return c.Latch + c.Exists + c.Missing
 }
 
+// templates returns all templates of the condition.
+func (c *Condition) templates() []string {
+	if c.Geo != nil {
+		return []string{c.Geo.Key, c.Geo.Member, c.Geo.To}
+	}
+	return []string{c.Key()}
+}
+
 // ConditionNames returns the names of conditions in metrics, logs and explain: the kind, and a
 // number from the second of its kind on, such as latch and latch-2.
 func ConditionNames(conditions []Condition) []string {
@@ -101,60 +109,73 @@ func ConditionNames(conditions []Condition) []string {
 // TemplatePart is a part of a template. One of the fields is set.
 type TemplatePart struct {
 	Text   string
-	ID     bool   // the order's ID
+	ID     bool   // the order's ID, without its parts
+	Part   string // this part of the ID
 	Header string // the value of this header; in lower case
 }
 
 // placeholder matches what may be one in a template.
-var placeholder = regexp.MustCompile(`\{(id|header:[^{}]*)\}`)
+var placeholder = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// Template splits the template of a condition's key. The problem is "" if there is none. Other
-// braces than those of placeholders are allowed as the hash tag of a cluster, once, around a
-// placeholder.
-func Template(text string) (parts []TemplatePart, problem string) {
+// headerPlaceholder begins the name of a placeholder for a header.
+const headerPlaceholder = "header:"
+
+// Template splits the template of a condition's key, in a rule whose IDs have these parts. The
+// problem is "" if there is none. Other braces than those of placeholders are allowed as the
+// hash tag of a cluster, once, around a placeholder.
+func Template(text string, parts []string) (list []TemplatePart, problem string) {
 	rest := ""
 	literal := func(t string) {
 		if t != "" {
-			parts = append(parts, TemplatePart{Text: t})
+			list = append(list, TemplatePart{Text: t})
 			rest += t
 		}
 	}
 	last := 0
 	for _, m := range placeholder.FindAllStringSubmatchIndex(text, -1) {
-		literal(text[last:m[0]])
-		last = m[1]
 		name := text[m[2]:m[3]]
-		rest += "*" // stands for the value, which has no braces
-		if name == "id" {
-			parts = append(parts, TemplatePart{ID: true})
+		header, isHeader := strings.CutPrefix(name, headerPlaceholder)
+		isPart := slices.Contains(parts, name)
+		if !isHeader && !isPart && name != partID {
 			continue
 		}
-		header := strings.TrimPrefix(name, "header:")
+		literal(text[last:m[0]])
+		last = m[1]
+		rest += "*" // stands for the value, which has no braces
+		if !isHeader {
+			p := TemplatePart{ID: name == partID}
+			if isPart {
+				p.Part = name
+			}
+			list = append(list, p)
+			continue
+		}
 		if !headerName.MatchString(header) {
 			return nil, fmt.Sprintf("has {%s}, which names no header: write it as {header:x-store}", name)
 		}
 		if header = strings.ToLower(header); strings.HasPrefix(header, "x-ordergate-") {
 			return nil, fmt.Sprintf("has {%s}, a header that ordergate sets: use one of the client's", name)
 		}
-		parts = append(parts, TemplatePart{Header: header})
+		list = append(list, TemplatePart{Header: header})
 	}
 	literal(text[last:])
-	return parts, tagProblem(text, rest)
+	return list, tagProblem(text, rest, parts)
 }
 
 // tagProblem returns the fault of the braces that are left of a template, whose placeholders
 // are replaced by *; "" without one.
-func tagProblem(text, rest string) string {
+func tagProblem(text, rest string, parts []string) string {
 	if !strings.ContainsAny(rest, "{}") {
 		return ""
 	}
+	known := "{" + strings.Join(append([]string{partID}, parts...), "}, {") + "} and {header:NAME}"
 	before, after, _ := strings.Cut(rest, "{")
 	tag, after, closed := strings.Cut(after, "}")
 	switch {
 	case strings.Contains(before, "}") || !closed || strings.ContainsAny(tag+after, "{}"):
-		return fmt.Sprintf("has braces that do not match in %s: besides {id} and {header:NAME}, one pair is allowed around them", quote(text))
+		return fmt.Sprintf("has braces that do not match in %s: besides %s, one pair is allowed around them", quote(text), known)
 	case !strings.Contains(tag, "*"):
-		return fmt.Sprintf("has {%s}: known are {id} and {header:NAME}", tag)
+		return fmt.Sprintf("has {%s}: known are %s", tag, known)
 	}
 	return ""
 }

@@ -15,7 +15,8 @@ const (
 	maxConditionText = 256
 )
 
-func (v *validator) require(path string, s *Settle) {
+func (v *validator) require(path string, r *Rule) {
+	s := r.Settle
 	at := path + ".require"
 	switch {
 	case len(s.Require) == 0 && v.given(at):
@@ -24,11 +25,12 @@ func (v *validator) require(path string, s *Settle) {
 		v.reject(at, "has %d conditions: at most %d are allowed", len(s.Require), MaxConditions)
 	}
 	for i := range s.Require {
-		v.condition(at+"["+strconv.Itoa(i)+"]", &s.Require[i])
+		v.condition(at+"["+strconv.Itoa(i)+"]", &s.Require[i], r)
 	}
 }
 
-func (v *validator) condition(path string, c *Condition) {
+func (v *validator) condition(path string, c *Condition, r *Rule) {
+	parts := sortedKeys(r.Parts)
 	var kinds []string
 	for _, kind := range conditionKinds { // one that is given without a usable value counts
 		if v.given(join(path, kind)) {
@@ -47,25 +49,55 @@ func (v *validator) condition(path string, c *Condition) {
 	for _, kind := range kinds {
 		switch at := join(path, kind); kind {
 		case "latch":
-			v.template(at, c.Latch)
+			v.template(at, c.Latch, parts)
 		case "exists":
-			v.template(at, c.Exists)
+			v.template(at, c.Exists, parts)
 		case "missing":
-			v.template(at, c.Missing)
+			v.template(at, c.Missing, parts)
 		case "value":
-			v.valueCondition(at, c.Value)
+			v.valueCondition(at, c.Value, parts)
 		case "geo":
-			v.geoCondition(at, c.Geo)
+			v.geoCondition(at, c.Geo, parts)
 		case "time":
 			v.timeCondition(at, c.Time)
 		}
 	}
+	v.conditionParts(path, c, r)
 	v.reply(path+".otherwise", c.Otherwise)
 }
 
+// conditionParts rejects a condition on an order's ID without its parts, and a key that the
+// orders of two tenants could share.
+func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
+	if len(r.Parts) == 0 || v.unusable(path) {
+		return
+	}
+	names, all := sortedKeys(r.Parts), strings.Join(c.templates(), "")
+	for _, name := range names {
+		if strings.Contains(all, "{"+partID+"}") && !strings.Contains(all, "{"+name+"}") {
+			v.reject(path, "has {%s} without {%s}, so two orders would share the condition: write {%s} in it", partID, name, name)
+			return
+		}
+	}
+	chars := make(map[string]charset)
+	for _, id := range r.IDs {
+		s := chars[partID]
+		s.union(charsOf(id))
+		chars[partID] = s
+	}
+	for _, name := range names {
+		chars[name] = charsOf(r.Parts[name])
+	}
+	for _, text := range c.templates() {
+		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(chars); !ok {
+			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(text), before)
+		}
+	}
+}
+
 // template checks the template of a key, or of a member.
-func (v *validator) template(path, text string) {
-	_, problem := Template(text)
+func (v *validator) template(path, text string, parts []string) {
+	_, problem := Template(text, parts)
 	switch {
 	case text == "":
 		v.reject(path, "is empty: give a key, such as \"loaders:{id}\"")
@@ -86,12 +118,12 @@ func (v *validator) conditionText(path, text string) {
 	}
 }
 
-func (v *validator) valueCondition(path string, c *ValueCondition) {
+func (v *validator) valueCondition(path string, c *ValueCondition, parts []string) {
 	if c == nil {
 		return
 	}
 	if v.required(path, "key", c.Key != "", "a key, such as \"day:{id}\"") {
-		v.template(path+".key", c.Key)
+		v.template(path+".key", c.Key, parts)
 	}
 	is, isNot := c.Is != "" || v.given(path+".is"), c.IsNot != "" || v.given(path+".is_not")
 	switch {
@@ -107,18 +139,18 @@ func (v *validator) valueCondition(path string, c *ValueCondition) {
 	v.choice(path+".codec", c.Codec, CodecString, CodecDefault)
 }
 
-func (v *validator) geoCondition(path string, c *GeoCondition) {
+func (v *validator) geoCondition(path string, c *GeoCondition, parts []string) {
 	if c == nil {
 		return
 	}
 	if v.required(path, "key", c.Key != "", "the key of a GEO set") {
-		v.template(path+".key", c.Key)
+		v.template(path+".key", c.Key, parts)
 	}
 	if v.required(path, "member", c.Member != "", "a member of the set, such as \"{id}\"") {
-		v.template(path+".member", c.Member)
+		v.template(path+".member", c.Member, parts)
 	}
 	if v.required(path, "to", c.To != "", "a member of the set, such as \"{header:x-store}\"") {
-		v.template(path+".to", c.To)
+		v.template(path+".to", c.To, parts)
 	}
 	if v.required(path, "within", c.Within != "", "a distance, such as 500m") {
 		if _, ok := metersOf(c.Within); !ok {

@@ -126,8 +126,8 @@ func TestConditionNames(t *testing.T) {
 }
 
 func TestTemplate(t *testing.T) {
-	parts, problem := Template("a:{{id}}:{header:X-Store}")
-	want := []TemplatePart{{Text: "a:{"}, {ID: true}, {Text: "}:"}, {Header: "x-store"}}
+	parts, problem := Template("a:{{id}}:{tenant}:{header:X-Store}", []string{"tenant"})
+	want := []TemplatePart{{Text: "a:{"}, {ID: true}, {Text: "}:"}, {Part: "tenant"}, {Text: ":"}, {Header: "x-store"}}
 	if diff := cmp.Diff(want, parts); diff != "" || problem != "" {
 		t.Errorf("%s (-want +got):\n%s", problem, diff)
 	}
@@ -143,5 +143,31 @@ func TestConditionsNeedRedis(t *testing.T) {
 	}
 	if c := mustParse(t, file(`[{latch: a}]`), nil); c.Redis == nil {
 		t.Error("a latch needs Redis")
+	}
+}
+
+// TestConditionsWithParts has orders of tenants.
+func TestConditionsWithParts(t *testing.T) {
+	const settle = "rules[0].settle.require"
+	for _, tt := range []struct {
+		name, require string
+		want          []string
+	}{
+		{"both", `[{latch: "loaders:{tenant}/{id}"}, {missing: "frozen:{id}@{tenant}"}, {exists: "{{tenant}}:{id}"}]`, nil},
+		{"a part alone", `[{value: {key: "day:{tenant}:{header:x-day}", is: closed}}, {exists: "open:{tenant}"}, {exists: open}]`, nil},
+		{"in a set of the tenant", `[{geo: {key: "couriers:{tenant}", member: "{id}", to: "{header:x-store}", within: 1km}}]`, nil},
+		{"without its part", `[{latch: "loaders:{id}"}]`, []string{settle + `[0]: has {id} without {tenant}, so two orders would share the condition: write {tenant} in it`}},
+		{"a member without its part", `[{geo: {key: couriers, member: "{id}", to: a, within: 1km}}]`, []string{settle + `[0]: has {id} without {tenant}, so two orders would share the condition: write {tenant} in it`}},
+		{"the end of a part is not clear", `[{exists: "open:{tenant}:{id}"}, {exists: "open:{tenant}{id}"}]`, []string{
+			settle + `[0]: "open:{tenant}:{id}" makes the same text for two orders: write a character behind {tenant} that it cannot have, such as /`,
+			settle + `[1]: "open:{tenant}{id}" makes the same text for two orders: write a character behind {tenant} that it cannot have, such as /`,
+		}},
+		{"another part", `[{exists: "{shop}/{tenant}/{id}"}]`, []string{settle + `[0].exists: has {shop}: known are {id}, {tenant} and {header:NAME}`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := strings.NewReplacer("{orders: {}}", `{orders: {key: "order:lock:{tenant}/{id}"}}`,
+				"id: {path: id}", `id: {path: id, format: pattern, pattern: "[a-z0-9:]+"}, parts: {tenant: {header: x-tenant, format: pattern, pattern: "[a-z:]+"}}`).Replace(requireIn(tt.require))
+			expect(t, file, tt.want)
+		})
 	}
 }

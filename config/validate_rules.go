@@ -66,7 +66,7 @@ func (v *validator) rule(path string, r Rule) {
 		v.dedup(path, &r)
 	}
 	if r.Settle != nil {
-		v.settle(path+".settle", r.Settle)
+		v.settle(path+".settle", &r)
 		v.limit(path, r)
 	}
 }
@@ -134,11 +134,12 @@ func (v *validator) createLock(path string, r Rule) {
 	v.reply(at+".unavailable", r.Create.Unavailable)
 }
 
-func (v *validator) settle(path string, s *Settle) {
+func (v *validator) settle(path string, r *Rule) {
+	s := r.Settle
 	if v.required(path, "lock", s.Lock != "", "the name of a lock") {
 		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
 	}
-	v.require(path, s)
+	v.require(path, r)
 	v.reply(path+".busy", s.Busy)
 	v.reply(path+".unavailable", s.Unavailable)
 	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)

@@ -59,24 +59,31 @@ func readYAMLFile(t *testing.T, path string, into any) {
 	must(t, yaml.Unmarshal(text, into))
 }
 
+// promtool returns the path of Prometheus's tool.
+func promtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		path, err = filepath.Abs("../.cache/bin/promtool")
+		must(t, err)
+		if _, err := os.Stat(path); err != nil {
+			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
+		}
+	}
+	return path
+}
+
 // TestAlertRules has Prometheus's own tool check the rules and run their tests.
 func TestAlertRules(t *testing.T) {
 	bedtest.NeedProcesses(t)
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		promtool, err = filepath.Abs("../.cache/bin/promtool")
-		must(t, err)
-		if _, err := os.Stat(promtool); err != nil {
-			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
-		}
-	}
+	program := promtool(t)
 	for _, args := range []string{
 		"check rules --lint=all --lint-fatal ordergate.rules.yaml",
 		"check config prometheus.yaml",
 		"test rules rules_test.yaml",
 	} {
-		cmd := exec.CommandContext(t.Context(), promtool, strings.Fields(args)...)
+		cmd := exec.CommandContext(t.Context(), program, strings.Fields(args)...)
 		cmd.Dir = alertsDir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", args, err, out)
@@ -117,14 +124,14 @@ func TestAlertsAreWhole(t *testing.T) {
 	}
 }
 
-// TestAlertMetrics compares the rules with what a running ordergate exposes: every
+// TestAlertMetrics compares the rules and the dashboard with what a running ordergate exposes: every
 // selector has to find something, and the series that the rules are tested with
 // have to have the labels of real ones.
 func TestAlertMetrics(t *testing.T) {
 	t.Parallel()
 	rules, tests := readAlerts(t)
 	exposed := exposedSeries(t)
-	for _, r := range rules {
+	for _, r := range slices.Concat(rules, readDashboard(t)) {
 		if r.Alert == "OrdergateUnlocked" && *attachment == asModule {
 			continue // the module sees every body
 		}
@@ -158,11 +165,11 @@ func TestAlertMetrics(t *testing.T) {
 }
 
 // exposedSeries returns what /metrics shows after all has happened that the rules
-// look at: grants, a busy lock, too many settlements at once, an order that could not be learned, a settlement without
-// a lock, Redis lost.
+// look at: grants, a busy lock, too many settlements at once, an order that could not be learned, stored answers
+// and conditions, a settlement without a lock, Redis lost.
 func exposedSeries(t *testing.T) []series {
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), withOnceAndConditions)})
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
@@ -172,6 +179,13 @@ func exposedSeries(t *testing.T) []series {
 	<-done
 	other.wantAnswer(t)
 	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
+	pay := func(key, body string) answer {
+		return s.must("POST", "/payments?do=answer&status=200&body="+body, "", "Idempotency-Key", key)
+	}
+	pay("1", "ok").want(t, 200, "")
+	pay("1", "ok").want(t, 200, "replayed")
+	pay("1", "other").want(t, 422, "mismatch")
+	pay("2", "large").want(t, 200, "")
 	var unlocked []series
 	if *attachment == asSidecar {
 		blind := s.second(settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, noOverride...)})
@@ -189,6 +203,19 @@ func exposedSeries(t *testing.T) []series {
 	confirming := strings.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0", 1) + confirmingRule
 	gate := s.Gate(s.Build("./cmd/sidecar", true), confirming, "ORDERS_DSN="+table.dsn)
 	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin), exposedBy(t, "http://"+s.GateAddr(gate, "admin")))
+}
+
+// withOnceAndConditions adds rules with stored answers and with conditions.
+func withOnceAndConditions(yaml string) string {
+	return yaml + `
+  - name: payment
+    match: {methods: [POST], path: /payments}
+    once: {by: idempotency-key, max_body: 4}
+  - name: ready-settle
+    match: {methods: [POST], path: "/ready/{id}"}
+    id: {path: id, format: digits}
+    settle: {lock: settlement, require: [{latch: "loaders:{id}"}, {time: {}}]}
+`
 }
 
 // confirmingRule has the metrics of creates that a table confirms.

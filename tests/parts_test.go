@@ -36,7 +36,7 @@ func withTenants(t testing.TB, orders ...string) func(string) string {
     match: {methods: [POST], path: "/queried/{id}"}
     id: {path: id}
     parts: {tenant: {query: tenant, format: pattern, pattern: "[a-z0-9:-]{1,32}"}}
-    settle: {lock: settlement}
+    settle: {lock: settlement, require: [{missing: "frozen:{tenant}/{id}"}, {missing: "closed:{tenant}"}]}
 `
 	})
 }
@@ -112,6 +112,14 @@ func TestTenants(t *testing.T) {
 		}
 		s.must("POST", "/orders/2/settle", "", of("bolt")...).want(t, 404, "absent")
 		s.must("POST", "/orders/2/settle", "").want(t, 400, "invalid")
+	})
+
+	t.Run("conditions", func(t *testing.T) {
+		must(t, s.redis.MSet(t.Context(), "frozen:acme/9", "1", "frozen:9", "1", "closed:cord", "1").Err())
+		s.must("POST", "/queried/9?tenant=acme", "").want(t, 425, "not_ready")
+		s.must("POST", "/queried/8?tenant=acme", "").want(t, 200, "")
+		s.must("POST", "/queried/9?tenant=bolt", "").want(t, 200, "")
+		s.must("POST", "/queried/9?tenant=cord", "").want(t, 425, "not_ready")
 	})
 
 	t.Run("batches", func(t *testing.T) {

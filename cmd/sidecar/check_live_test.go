@@ -121,3 +121,92 @@ func checkNothingLeft(t *testing.T, server *testbed.Redis) {
 		return err == nil && len(keys) == 0
 	})
 }
+
+const onceRules = `
+locks: {settlement: {key: "order:lock:{id}"}}
+rules:
+  - name: settle
+    match: {methods: [POST], path: "/orders/{id}/settle"}
+    id: {path: id}
+    settle: {lock: settlement, once: {name: commission}, require: [{latch: "loaders:{id}"}, {time: {}}, {value: {key: open, is: "1"}}, {geo: {key: couriers, member: "{id}", to: "store:{header:x-store}", within: 1km}}]}
+  - name: payment
+    match: {methods: [POST], path: /payments}
+    once: {by: idempotency-key}
+`
+
+// TestCheckLiveOnce has users that may not touch the keys of stored answers and of conditions, and
+// keys that hold something else.
+func TestCheckLiveOnce(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	const noRight = "NOPERM ..."
+	for _, tt := range []struct {
+		name, keys string
+		set        func(*redis.Client) error
+		want       []string
+	}{
+		{"all rights", "~*", nil, nil},
+		{"the rights of the page", "~order:lock:* ~{order:lock:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~loaders:* ~open ~couriers", nil, nil},
+		{"no stored answers", "~order:lock:* ~{order:lock:*}:ordergate_holders ~redisson_* ~ordergate:* ~{ordergate:once:*}:ordergate_holders ~loaders:* ~open ~couriers", nil, []string{
+			":2: locks.settlement: redis does not serve locks: the stored answer {order:lock:ordergate/probe}:ordergate_once:commission: " + noRight,
+			":10: rules[1].once: redis does not serve locks: the stored answer {ordergate:once:payment:ordergate/probe}:ordergate_once:answer: " + noRight,
+		}},
+		{"no conditions", "~order:lock:* ~{order:lock:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~open", nil, []string{
+			":7: rules[0].settle.require[0]: the key loaders:{id} cannot be read: " + noRight,
+			":7: rules[0].settle.require[3]: the key couriers cannot be read: " + noRight,
+		}},
+		{"other types", "~*", func(c *redis.Client) error {
+			_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.Set(t.Context(), "couriers", "1", 0)
+				p.RPush(t.Context(), "open", "1")
+				return nil
+			})
+			return err
+		}, []string{
+			":7: rules[0].settle.require[2]: the key open cannot be read: WRONGTYPE ...",
+			":7: rules[0].settle.require[3]: the key couriers cannot be read: WRONGTYPE ...",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"--user", "gate", "on", ">secret"}, strings.Fields(tt.keys)...)
+			server := bed.Redis(append(args, "&*", "+@all")...)
+			client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			defer client.Close()
+			if tt.set != nil {
+				bedtest.Check(t, tt.set(client))
+			}
+			file := writeConfig(t, "redis: {addresses: ["+server.Addr()+"], username: gate, password_env: PW}"+onceRules)
+			var out, errs strings.Builder
+			code := run(t.Context(), []string{"check", "--live", "--config", file}, &out, &errs, func(name string) string {
+				return map[string]string{"PW": "secret"}[name]
+			})
+			if (code == exitDone) != (tt.want == nil) {
+				t.Errorf("exit code %d", code)
+			}
+			lines := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
+			if tt.want == nil {
+				lines = lines[:strings.Count(errs.String(), "\n")]
+			}
+			if len(lines) != len(tt.want) {
+				t.Fatalf("got %d lines, want %d:\n%s", len(lines), len(tt.want), errs.String())
+			}
+			for i, line := range lines {
+				if want := strings.TrimSuffix(tt.want[i], "..."); !strings.HasPrefix(strings.TrimPrefix(line, file), want) {
+					t.Errorf("line %d: %s, want %s", i, line, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestCheckLiveEvictedKeys has a rule with keys as the only one that uses Redis.
+func TestCheckLiveEvictedKeys(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	file := writeConfig(t, "redis: {addresses: ["+server.Addr()+"]}\nrules: [{name: payment, match: {methods: [POST], path: /payments}, once: {by: idempotency-key}}]\n")
+	code, _, stderr := command(t.Context(), "check", "--live", "--config", file)
+	if code != exitFailed || !strings.HasPrefix(strings.TrimPrefix(stderr, file), ":1: redis: Redis may evict locks") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+}

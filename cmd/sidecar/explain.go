@@ -56,6 +56,12 @@ type explanation struct {
 	settle   *config.Settle
 	grpc     bool // the request is a gRPC call
 	create   *config.Create
+
+	Stored     []answerState    `json:"stored"`     // null without --live
+	Conditions []conditionState `json:"conditions"` // null without --live
+	rule       *config.Rule
+	places     []gate.AnswerPlace // of stored answers
+	values     []string           // of the headers that conditions use
 }
 
 // possible is one of the verdicts that a request can get.
@@ -109,7 +115,9 @@ func explainCommand(env *environment) *cobra.Command {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			if live {
-				e.Live = lockStates(cmd.Context(), c, e)
+				if err := e.readRedis(cmd.Context(), c); err != nil {
+					return err
+				}
 				if e.Table, err = lookUpTable(cmd.Context(), env, e); err != nil {
 					return err
 				}
@@ -123,7 +131,7 @@ func explainCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "a header as 'name: value', any number of times; host is the authority")
 	cmd.Flags().StringVarP(&data, "data", "d", "", "the body as it is, @FILE, or @- for stdin; it brings no content-type")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, and the table of a create whether it has the order; changes nothing")
+	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, its answer is stored and its conditions hold, and the table of a create whether it has the order; changes nothing")
 	return cmd
 }
 
@@ -269,7 +277,8 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		return e, q.explainUnmatched(e)
 	}
 	p := &policies[m.Rule]
-	e.rule(&c.Rules[m.Rule])
+	e.rule = &c.Rules[m.Rule]
+	e.describeRule(e.rule)
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), &p.Rule, m)
@@ -278,6 +287,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		decision = call.Decision
 	}
 	if call.NeedsLock {
+		e.places, e.values = call.AnswerPlaces(), call.ConditionHeaders()
 		e.LockKey = new(call.Key())
 		for _, id := range e.IDs {
 			if p.Settle == nil {
@@ -328,7 +338,7 @@ func (q *explainer) explainUnmatched(e *explanation) error {
 	return nil
 }
 
-func (e *explanation) rule(r *config.Rule) {
+func (e *explanation) describeRule(r *config.Rule) {
 	e.Rule, e.Mode = &r.Name, new(r.Mode.String())
 	for _, a := range []struct {
 		name string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -30,11 +29,16 @@ type lockState struct {
 // shownOwner is the number of bytes shown of an owner.
 const shownOwner = 8
 
-// lockStates reads the locks that a request takes from Redis. It blocks for at most
-// redisconn.Timeout, 1 s.
-func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
+// readRedis reads from Redis what --live shows. It blocks for at most redisconn.Timeout, 1 s.
+func (e *explanation) readRedis(ctx context.Context, c *config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
+	e.Live = lockStates(ctx, c, e)
+	return e.readOnce(ctx, c)
+}
+
+// lockStates reads the locks that a request takes.
+func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
 	states := []lockState{}
 	if len(e.LockKeys) > 0 {
 		states = append(states, readLocks(ctx, c, e.settle.Lock, e.LockKeys)...)
@@ -72,7 +76,7 @@ func readServer(ctx context.Context, server *config.Redis, lock config.Lock, nam
 
 func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
 	if server.Mode == config.RedisEmbedded {
-		return errors.New("an embedded Redis is inside the serving process")
+		return errEmbedded
 	}
 	client, closeClient, err := redisconn.Connect(ctx, server, 0)
 	if err != nil {

@@ -70,10 +70,16 @@ func (e *explanation) print(w io.Writer) error {
 	for _, l := range e.Live {
 		line("lock now", "%s", l)
 	}
+	for _, s := range e.Stored {
+		line("answer now", "%s", s)
+	}
+	for _, s := range e.Conditions {
+		line("condition", "%s", s)
+	}
 	if e.Table != nil {
 		line("table now", "%s", e.Table)
 	}
-	if e.Live != nil && len(e.Live) == 0 && e.Table == nil {
+	if e.Live != nil && len(e.Live)+len(e.Stored)+len(e.Conditions) == 0 && e.Table == nil {
 		line("lock now", "nothing to ask: this request takes no lock")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -319,8 +319,8 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "because", "byte", "enforced", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
-		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "table", "target", "verdict",
+		"actions", "because", "byte", "conditions", "enforced", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
+		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "stored", "table", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
 	for _, line := range []string{"GET /", "GET /orders/42", "POST /orders/4 2/settle", "GET /orders/\xff"} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/condition"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
@@ -51,6 +52,9 @@ func latchKeyOfOrder(latches []requiredLatch, file, rule, id string) (string, er
 		if l.takesHeader() {
 			return "", fmt.Errorf("rule %s requires %s, which takes a header of the request: give the key, without --rule", rule, l.key)
 		}
+		if want := append(slices.Clip(l.parts), "order-id"); strings.Count(id, order.Separator) != len(l.parts) {
+			return "", fmt.Errorf("%q is no order ID of rule %s: want %s", id, rule, strings.ToUpper(strings.Join(want, "/")))
+		}
 		if key := l.key.Expand(id, nil); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
@@ -68,8 +72,9 @@ func latchKeyOfOrder(latches []requiredLatch, file, rule, id string) (string, er
 
 // requiredLatch is a latch that a rule requires.
 type requiredLatch struct {
-	rule string
-	key  condition.Template
+	rule  string
+	parts []string // of the rule's order IDs
+	key   condition.Template
 }
 
 // latchesOf returns the latches that the rules require, in the order of the file.
@@ -79,13 +84,14 @@ func latchesOf(c *config.Config) (latches []requiredLatch, err error) {
 		if r.Settle == nil {
 			continue
 		}
-		conditions, _, err := rules.Conditions(r.Settle)
+		parts := c.PartOrder(r)
+		conditions, _, err := rules.Conditions(r.Settle, parts)
 		if err != nil {
 			return nil, err
 		}
 		for _, k := range conditions {
 			if k.Kind == condition.Latch {
-				latches = append(latches, requiredLatch{r.Name, k.Key})
+				latches = append(latches, requiredLatch{r.Name, parts, k.Key})
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // latchRules has rules with one latch, with one that a header names, with two, and without one.
 const latchRules = `
-locks: {settlement: {}}
+locks: {settlement: {}, tenants: {key: "tenants:{tenant}:{id}"}}
 rules:
   - name: one
     match: {methods: [POST], path: "/one/{id}"}
@@ -28,6 +28,11 @@ rules:
     match: {methods: [POST], path: "/two/{id}"}
     id: {path: id}
     settle: {lock: settlement, require: [{latch: "loaders:{id}"}, {latch: "drivers"}]}
+  - name: parts
+    match: {methods: [POST], path: "/parts/{id}"}
+    id: {path: id}
+    parts: {tenant: {header: x-tenant}}
+    settle: {lock: tenants, require: [{latch: "cities:{tenant}:{id}"}]}
   - name: none
     match: {methods: [POST], path: "/none/{id}"}
     id: {path: id}
@@ -57,7 +62,7 @@ func TestLatch(t *testing.T) {
 	}
 }
 
-const latchOther = `is the key of no latch in FILE, which has loaders:{id}, stores:{header:x-store}:{id}, drivers (for an order ID, add --rule)`
+const latchOther = `is the key of no latch in FILE, which has loaders:{id}, stores:{header:x-store}:{id}, drivers, cities:{tenant}:{id} (for an order ID, add --rule)`
 
 var latchSteps = []struct {
 	args string
@@ -72,6 +77,8 @@ var latchSteps = []struct {
 	{"count-down loaders:42", exitDone, "loaders:42: closed, count 1; waiters notified: 0"},
 	{"show --json --rule one 42", exitDone, "{\n  \"key\": \"loaders:42\",\n  \"open\": false,\n  \"exists\": true,\n  \"count\": 1,\n  \"heard\": null\n}"},
 	{"count-down --rule one 42 --json", exitDone, "{\n  \"key\": \"loaders:42\",\n  \"open\": true,\n  \"exists\": false,\n  \"count\": 0,\n  \"heard\": 0\n}"},
+	{"set --rule parts acme/42 1", exitDone, "cities:acme:42: closed, count 1; waiters notified: 0"},
+	{"show --rule parts 42", exitUsage, `latch: "42" is no order ID of rule parts: want TENANT/ORDER-ID`},
 	{"show loaders:0", exitDone, "loaders:0: open, count 0"},
 	{"show loaders:below", exitDone, "loaders:below: open, count -3"},
 	{"show drivers", exitDone, "drivers: closed, count 2"},
@@ -86,7 +93,7 @@ var latchSteps = []struct {
 	{"show loader:42", exitUsage, `latch: "loader:42" ` + latchOther},
 	{"set drivers:2 1", exitUsage, `latch: "drivers:2" ` + latchOther},
 	{"count-down 42\x1b", exitUsage, `latch: "42\x1b" ` + latchOther},
-	{"show --rule none 42", exitUsage, `latch: --rule "none" is no rule with a latch in FILE, which has one, store, two`},
+	{"show --rule none 42", exitUsage, `latch: --rule "none" is no rule with a latch in FILE, which has one, store, two, parts`},
 	{"show --rule two 42", exitUsage, "latch: rule two requires loaders:42 and drivers: give one of them, without --rule"},
 	{"show --rule store 42", exitUsage, "latch: rule store requires stores:{header:x-store}:{id}, which takes a header of the request: give the key, without --rule"},
 	{"set loaders:42", exitUsage, "ordergate latch set: want a key and a count, got 1 arguments"},

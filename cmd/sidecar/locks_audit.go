@@ -24,9 +24,9 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Show which locks were released by force, by whom and why, the newest first",
-		Long: "Show which locks were released by force, by whom and why, the newest first, and which files\n" +
-			"of IDs were loaded by ordergate load --csv, and which latches got another count. Redis keeps\n" +
-			"the last thousand or so.",
+		Long: "Show which locks were released by force, by whom and why, the newest first, which stored\n" +
+			"answers were forgotten, which latches got another count, and which files of IDs were loaded by\n" +
+			"ordergate load --csv. Redis keeps the last thousand or so.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
@@ -61,7 +61,7 @@ type auditReport struct {
 type auditEntry struct {
 	At      time.Time `json:"at"` // by the clock of Redis
 	Who     string    `json:"who"`
-	Did     string    `json:"did"` // released, loaded, set
+	Did     string    `json:"did"` // released, loaded, forgot, set
 	Lock    *string   `json:"lock"`
 	Key     *string   `json:"key"`
 	Holder  *string   `json:"holder"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -30,8 +32,19 @@ func onceCommand(env *environment) *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print one JSON value")
 	cmd.AddCommand(
 		onceOrderCommand(env, &asJSON, "show", "Show the stored answers of an order", showStored),
-		onceOrderCommand(env, &asJSON, "forget", "Delete the stored answers of an order: its next settlement reaches the backend", forgetStored),
+		onceForgetCommand(env, &asJSON),
 	)
+	return cmd
+}
+
+func onceForgetCommand(env *environment, asJSON *bool) *cobra.Command {
+	var by operator
+	forget := func(ctx context.Context, client redis.UniversalClient, s *storedReport) (bool, error) {
+		return forgetStored(ctx, client, s, by.reason, env.stderr)
+	}
+	cmd := onceOrderCommand(env, asJSON, "forget", "Delete the stored answers of an order: its next settlement reaches the backend", forget)
+	cmd.PreRunE = func(*cobra.Command, []string) error { return by.check("once forget") }
+	by.flag(cmd)
 	return cmd
 }
 
@@ -87,8 +100,10 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onS
 	return cmd
 }
 
-// storedPlaces returns where the answers of an order may be stored.
+// storedPlaces returns where the answers of an order may be stored. Without the name of a lock, it
+// leaves out locks whose orders have other parts than the ID.
 func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err error) {
+	var unfit error
 	for i := range d.config.Rules {
 		r := &d.config.Rules[i]
 		o, _ := r.ByOrder()
@@ -97,14 +112,18 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err e
 		}
 		_, key, err := d.resolve(r.OrderLock(), id)
 		if err != nil {
-			return nil, err
+			unfit = err
+			continue
 		}
 		place := storedReport{Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name), lockKey: key}
 		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
 	}
-	if len(places) == 0 {
+	switch {
+	case len(places) == 0 && unfit != nil:
+		return nil, unfit
+	case len(places) == 0:
 		return nil, usageError{fmt.Errorf("once: no rule of %s stores the answers of orders", d.file)}
 	}
 	return places, nil
@@ -124,11 +143,19 @@ func showStored(ctx context.Context, client redis.UniversalClient, s *storedRepo
 	return true, nil
 }
 
-// forgetStored deletes a stored answer.
-func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedReport) (found bool, err error) {
+// forgetStored deletes a stored answer, and appends an audit entry. It prints an error of the
+// audit to stderr and goes on, because a full Redis refuses the entry.
+func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedReport, reason string, stderr io.Writer) (found bool, err error) {
 	n, err := redislock.ForgetStored(ctx, client, s.lockKey, s.Name)
+	if err != nil || n == 0 {
+		return false, err
+	}
 	s.Answer = "forgotten"
-	return n > 0, err
+	entry := audit.Entry{Who: operatorName(), Action: audit.Forgot, Lock: s.Lock, Key: s.Key, Reason: reason}
+	if err := audit.Append(ctx, client, entry); err != nil {
+		fmt.Fprintf(stderr, "once forget: forgotten, and ordergate locks audit will not show it: %v\n", err)
+	}
+	return true, nil
 }
 
 // eachStored calls do for each place, and returns those where it found an answer.

@@ -199,6 +199,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*http
 	if _, ok := s.Filters[name]; ok {
 		body, err = answer(r, name)
 	}
+	writeAnswer(w, body, err)
+}
+
+// writeAnswer answers with a body, or with an error.
+func writeAnswer(w http.ResponseWriter, body any, err error) {
 	if err != nil {
 		writeError(w, err)
 		return

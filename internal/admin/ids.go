@@ -79,8 +79,8 @@ func (s *Server) validIDs(name string) (func(id string) bool, error) {
 // serveAnnounce adds IDs, for services that create orders in another way. Each ID must fit a
 // rule's format. After a successful answer no instance answers Absent for them.
 func (s *Server) serveAnnounce(r *http.Request, name string) (any, error) {
-	if s.Config.Listen.Token == "" { // guard has checked a configured token
-		return nil, statusError{errors.New("services cannot add IDs here: set listen.token_file or listen.token_env"), http.StatusForbidden}
+	if err := s.requireToken("services cannot add IDs here"); err != nil {
+		return nil, err
 	}
 	asked, err := idsOf(r)
 	if err != nil {
@@ -97,6 +97,14 @@ func (s *Server) serveAnnounce(r *http.Request, name string) (any, error) {
 		}
 	}
 	return s.add(r.Context(), name, ids)
+}
+
+// requireToken returns an error if no token is configured. guard has checked a configured one.
+func (s *Server) requireToken(refusal string) error {
+	if s.Config.Listen.Token == "" {
+		return statusError{errors.New(refusal + ": set listen.token_file or listen.token_env"), http.StatusForbidden}
+	}
+	return nil
 }
 
 func idsOf(r *http.Request) (*IDsRequest, error) {
@@ -131,7 +139,11 @@ func (s *Server) logAdded(r *http.Request, filter string, asked *IDsRequest, add
 	if len(added) == 0 {
 		return
 	}
-	short := func(text string) string { return strings.ToValidUTF8(text[:min(len(text), audit.MaxReason)], "") }
 	s.Logger.Info("order IDs were added by hand", "filter", filter, "ids", len(added), "first", added[0],
 		"who", short(asked.Who), "from", r.RemoteAddr, "reason", short(asked.Reason))
+}
+
+// short returns a text for the log or the audit, without the part that is too long.
+func short(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), audit.MaxReason)], "")
 }

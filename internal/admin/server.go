@@ -1,5 +1,5 @@
-// Package admin answers operators over HTTP: metrics, health, and the requests that `ordergate
-// filter` and `ordergate load` send to a running process.
+// Package admin answers operators over HTTP: metrics, health, the requests that `ordergate
+// filter` and `ordergate load` send to a running process, and those of other programs (/v1/...).
 //
 // Start with [Server]. These commands print the reports, too.
 package admin
@@ -44,13 +44,16 @@ type Filter struct {
 	MeasuredRate func() float64 // of false positives; NaN: too few queries
 }
 
-// Server answers operators: metrics, health, and requests about filters.
+// Server answers operators: metrics, health, and requests about filters and stored answers.
 type Server struct {
 	Config     *config.Config
 	Filters    map[string]Filter
 	Metrics    *metrics.Metrics
 	Conditions func() []health.Condition // of readiness; called for each request
 	Logger     *slog.Logger
+	// Forget deletes the stored answer of an order under a rule, and records that with who and
+	// reason. Its errors wrap [ErrNoAnswers] and [ErrNoOrder], or are those of Redis.
+	Forget func(ctx context.Context, rule, id, who, reason string) (*ForgottenReport, error)
 	// Run starts a task. At its end the process cancels the context of the task, and waits for
 	// it.
 	Run func(task func(context.Context))
@@ -73,6 +76,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.Metrics.Handler())
 	health.Register(mux, s.Conditions)
+	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
 	return guard(&s.Config.Listen, s.withFilters(mux))
 }
 

@@ -31,6 +31,7 @@ const (
 	Released = "released" // a lock, by force
 	Loaded   = "loaded"   // IDs of a file into a filter
 	LatchSet = "set"      // a countdown latch, which may have had another count
+	Forgot   = "forgot"   // the stored answer of an order
 )
 
 // Entry is one action.
@@ -40,7 +41,7 @@ type Entry struct {
 	Who     string    // user@host
 	Action  string    // one of those above
 	Lock    string    // its name in the configuration
-	Key     string    // of the lock, or of the latch
+	Key     string    // of the lock, of the stored answer, or of the latch
 	Holder  string    // prefixes of the owners' names
 	Request string    // their requests
 	Filter  string

@@ -226,3 +226,14 @@ func BenchmarkCheckExpand(b *testing.B) {
 		_ = set.expand(set.firstOutOfTime(), ids, nil)
 	}
 }
+
+// TestTemplateOfParts has orders of tenants.
+func TestTemplateOfParts(t *testing.T) {
+	key := Template{text("loaders:"), {ID: true, Name: "tenant"}, text("/"), {ID: true, Index: 2}, text("/"), storeID}
+	if got := key.Expand("acme/7/42", []string{"9"}); got != "loaders:acme/42/9" {
+		t.Errorf("got %q", got)
+	}
+	if got := key.String(); got != "loaders:{tenant}/{id}/{header:x-store}" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,19 +1,26 @@
 package condition
 
-import "strings"
+import (
+	"cmp"
+	"strings"
 
-// Template is a text with places for the order's ID and for headers. Nil is "".
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Template is a text with places for the order's ID, the parts of a composed ID, and headers. Nil
+// is "".
 type Template []Part
 
-// Part is a part of a [Template]: a text, the order's ID, or a header.
+// Part is a part of a [Template]: a text, a part of the order's ID, or a header.
 type Part struct {
 	Text   string
 	ID     bool
+	Index  int    // of ID: which part of a composed ID, as in [order.PartAt]
 	Header int    // the index of the header's value, from 1; 0: none
-	Name   string // of the header, for [Template.String]
+	Name   string // of the part or the header, for [Template.String]; "" of ID: the order's own ID
 }
 
-// Expand returns the text for an order.
+// Expand returns the text for an order. The ID is composed if the rule has parts.
 func (t Template) Expand(id string, headers []string) string {
 	if len(t) == 1 && !t[0].ID && t[0].Header == 0 {
 		return t[0].Text
@@ -22,7 +29,7 @@ func (t Template) Expand(id string, headers []string) string {
 	for i := range t {
 		switch p := &t[i]; {
 		case p.ID:
-			b.WriteString(id)
+			b.WriteString(order.PartAt(id, p.Index))
 		case p.Header > 0:
 			b.WriteString(headers[p.Header-1])
 		default:
@@ -38,7 +45,7 @@ func (t Template) String() string {
 	for i := range t {
 		switch p := &t[i]; {
 		case p.ID:
-			b.WriteString("{id}")
+			b.WriteString("{" + cmp.Or(p.Name, "id") + "}")
 		case p.Header > 0:
 			b.WriteString("{header:" + p.Name + "}")
 		default:
@@ -50,7 +57,7 @@ func (t Template) String() string {
 
 func (t Template) namesOrder() bool {
 	for i := range t {
-		if t[i].ID {
+		if t[i].ID && t[i].Name == "" { // all orders of a request have the same parts
 			return true
 		}
 	}

@@ -27,6 +27,13 @@ type active struct {
 	refusal  atomic.Pointer[string] // why the configuration that was read last is not active; nil: it is active
 }
 
+// activeConfig returns the active configuration, which nothing changes.
+func (m *Engine) activeConfig() *config.Config {
+	m.active.mu.Lock()
+	defer m.active.mu.Unlock()
+	return m.active.config
+}
+
 // adapter is an adapter that passes requests to the gate.
 type adapter struct{ use func(*gate.Gate) }
 

@@ -3,36 +3,36 @@ package engine
 import (
 	"context"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/audit"
 )
 
 // watchAudit logs the manual actions of operators in Redis, and counts the locks that they released.
 func (m *Engine) watchAudit(ctx context.Context) {
-	if m.redis == nil || m.config.Redis.Mode == config.RedisEmbedded {
-		return // no command of an operator reaches it
+	if m.redis != nil {
+		audit.Watch(ctx, m.redis, m.logAudited)
 	}
-	audit.Watch(ctx, m.redis, func(e audit.Entry) {
-		switch e.Action {
-		case audit.Released:
-			m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
-				"holder", e.Holder, "request", e.Request, "reason", e.Reason)
-			if m.hasLock(e.Lock) { // a name without a lock would become a new label
-				m.metrics.Forced(e.Lock)
-			}
-		case audit.LatchSet:
-			m.log.Warn("a latch was set by hand", "who", e.Who, "key", e.Key, "count", e.Count, "reason", e.Reason)
-		default:
-			m.log.Info("order IDs were added by hand", "filter", e.Filter, "ids", e.IDs, "who", e.Who, "reason", e.Reason)
+}
+
+func (m *Engine) logAudited(e audit.Entry) {
+	switch e.Action {
+	case audit.Loaded:
+		m.log.Info("order IDs were added by hand", "filter", e.Filter, "ids", e.IDs, "who", e.Who, "reason", e.Reason)
+	case audit.Forgot:
+		m.log.Warn("a stored answer was forgotten by hand", "who", e.Who, "lock", e.Lock, "key", e.Key, "reason", e.Reason)
+	case audit.LatchSet:
+		m.log.Warn("a latch was set by hand", "who", e.Who, "key", e.Key, "count", e.Count, "reason", e.Reason)
+	case audit.Released:
+		m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
+			"holder", e.Holder, "request", e.Request, "reason", e.Reason)
+		if m.hasLock(e.Lock) { // a name without a lock would become a new label
+			m.metrics.Forced(e.Lock)
 		}
-	})
+	}
 }
 
 // hasLock reports whether the active configuration has a lock.
 func (m *Engine) hasLock(name string) bool {
-	m.active.mu.Lock()
-	defer m.active.mu.Unlock()
-	_, ok := m.active.config.Locks[name]
+	_, ok := m.activeConfig().Locks[name]
 	return ok
 }
 

@@ -166,7 +166,7 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 		if err := m.completeDedup(c, &r, &p); err != nil {
 			return nil, err
 		}
-		if err := m.completeRequire(r, &p); err != nil {
+		if err := m.completeRequire(c, &r, &p); err != nil {
 			return nil, err
 		}
 		policies = append(policies, p)
@@ -211,7 +211,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 	}
 	return &admin.Server{
 		Config: m.config, Filters: filters, Metrics: m.metrics, Logger: m.log, Run: m.background,
-		Conditions: func() []health.Condition { return m.conditions(draining()) },
+		Conditions: func() []health.Condition { return m.conditions(draining()) }, Forget: m.forgetStored,
 	}
 }
 

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // CheckLive connects to the servers and sources of a valid configuration, as a starting
@@ -24,15 +30,13 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	l := &liveCheck{config: c, sources: make(map[string]bool)}
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
-		l.checkLock(ctx, name, c.Locks[name])
+		l.checkLock(ctx, "locks."+name, locking.Use{Lock: name}, c.Locks[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
 		l.checkFilter(ctx, name, c.Filters[name])
 	}
 	for i := range c.Rules {
-		if create := c.Rules[i].Create; create != nil && create.Dedup != nil && create.Dedup.Confirm != "" {
-			l.report(fmt.Sprintf("rules[%d].create.dedup.confirm", i), loader.CheckConfirmer(ctx, c, &c.Rules[i]))
-		}
+		l.checkRule(ctx, fmt.Sprintf("rules[%d].", i), &c.Rules[i])
 	}
 	return l.found
 }
@@ -72,18 +76,61 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 	for _, lock := range l.config.Locks {
 		stored.Locks = stored.Locks || lock.Kind != config.LockQuorum
 	}
+	for i := range l.config.Rules {
+		byKey, _ := l.config.Rules[i].ByKey()
+		stored.Locks = stored.Locks || byKey != nil
+	}
 	if found := redisconn.CheckEviction(ctx, stored, client); found.Text != "" {
 		l.report("redis", errors.New(found.Text))
 	}
 	return shut
 }
 
-func (l *liveCheck) checkLock(ctx context.Context, name string, c config.Lock) {
+func (l *liveCheck) checkLock(ctx context.Context, path string, use locking.Use, c config.Lock) {
 	if c.Kind != config.LockQuorum && l.redis == nil {
 		return
 	}
-	locking.Check(ctx, l.redis, l.config.Redis, c, func(place string, err error) { l.report("locks."+name+place, err) })
+	locking.Check(ctx, l.redis, l.config, use, c, func(place string, err error) { l.report(path+place, err) })
 }
+
+// checkRule checks what a rule needs besides locks and filters: the lock of its keys, the keys of
+// its conditions, and the table of its dedup.
+func (l *liveCheck) checkRule(ctx context.Context, path string, r *config.Rule) {
+	if o, at := r.ByKey(); o != nil {
+		lock, use := locking.LockOf(l.config, config.OnceLock, *r)
+		l.checkLock(ctx, path+at, use, lock)
+	}
+	if r.Settle != nil && l.redis != nil {
+		l.checkConditions(ctx, path+"settle.require", r)
+	}
+	if create := r.Create; create != nil && create.Dedup != nil && create.Dedup.Confirm != "" {
+		l.report(path+"create.dedup.confirm", loader.CheckConfirmer(ctx, l.config, r))
+	}
+}
+
+// checkConditions reads the keys of a rule's conditions, with an ID that no order has.
+func (l *liveCheck) checkConditions(ctx context.Context, path string, r *config.Rule) {
+	parts := l.config.PartOrder(r)
+	list, headers, err := rules.Conditions(r.Settle, parts)
+	if err != nil {
+		l.report(path, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
+	defer cancel()
+	checker := redislock.NewChecker(l.redis)
+	defer checker.Close()
+	id := strings.Repeat(probe+order.Separator, len(parts)) + probe
+	set := condition.New(list, condition.Options{Checker: checker, Now: time.Now})
+	for i, state := range set.States(ctx, []string{id}, slices.Repeat([]string{probe}, len(headers))) {
+		if state.Err != nil {
+			l.report(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("the key %s cannot be read: %w", list[i].Key, state.Err))
+		}
+	}
+}
+
+// probe stands for an ID, a part or a header in the keys of conditions.
+const probe = "ordergate-probe"
 
 func (l *liveCheck) checkFilter(ctx context.Context, name string, c config.Filter) {
 	if l.redis != nil {

@@ -11,11 +11,11 @@ import (
 
 // completeRequire adds the conditions of a rule to its policy, and to that of the requests that
 // its share leaves out.
-func (m *Engine) completeRequire(r config.Rule, p *gate.Policy) (err error) {
+func (m *Engine) completeRequire(c *config.Config, r *config.Rule, p *gate.Policy) (err error) {
 	if p.Settle == nil || p.Settle.Require == nil {
 		return nil
 	}
-	if p.Settle.Require.Conditions, err = m.conditionsOf(r); err != nil {
+	if p.Settle.Require.Conditions, err = m.conditionsOf(c, r); err != nil {
 		return err
 	}
 	if p.Share != nil {
@@ -25,8 +25,8 @@ func (m *Engine) completeRequire(r config.Rule, p *gate.Policy) (err error) {
 }
 
 // conditionsOf returns the conditions of a rule that settles.
-func (m *Engine) conditionsOf(r config.Rule) (gate.Conditions, error) {
-	list, _, err := rules.Conditions(r.Settle)
+func (m *Engine) conditionsOf(c *config.Config, r *config.Rule) (gate.Conditions, error) {
+	list, _, err := rules.Conditions(r.Settle, c.PartOrder(r))
 	if err != nil {
 		return nil, err
 	}

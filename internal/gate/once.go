@@ -127,6 +127,19 @@ func readRecord(text string) (r record, body string, err error) {
 	return r, body, nil
 }
 
+// AnswerSummary describes a stored answer, for an operator.
+type AnswerSummary struct {
+	Rule   string
+	Status int // 0: it shows only what was done
+	At     time.Time
+}
+
+// SummarizeAnswer describes the text of a stored answer, without its body and headers.
+func SummarizeAnswer(text string) (AnswerSummary, error) {
+	r, _, err := readRecord(text)
+	return AnswerSummary{r.Rule, r.Status, time.UnixMilli(r.At).UTC()}, err
+}
+
 // answer returns the stored answer for a client.
 func (r *record) answer(body string, now time.Time) *Answer {
 	at := time.UnixMilli(r.At)

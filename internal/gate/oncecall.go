@@ -131,6 +131,25 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	return VerdictReplayed, r.answer(body, c.gate.now()), nil
 }
 
+// AnswerPlace is where the answer of an earlier call may be stored.
+type AnswerPlace struct {
+	LockKey string // of the lock that it is beside
+	Name    string
+}
+
+// AnswerPlaces returns where Acquire looks for stored answers.
+func (c *Call) AnswerPlaces() (places []AnswerPlace) {
+	if c.hasKey() {
+		places = append(places, AnswerPlace{c.once.key.Key.Lock.Key(c.once.keyID), c.once.key.Name})
+	}
+	if c.once != nil && c.once.order != nil && c.once.order.Name != "" {
+		for _, id := range c.lockRequest.IDs {
+			places = append(places, AnswerPlace{c.policy.Settle.Lock.Key(id), c.once.order.Name})
+		}
+	}
+	return places
+}
+
 // KeepsAnswer reports whether the call may store its answer. The adapter then reports the
 // headers of the answer, and each piece of its body ([Call.AnswerBody]).
 func (c *Call) KeepsAnswer() bool { return c.once != nil }

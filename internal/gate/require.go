@@ -117,6 +117,9 @@ func (c *Call) prepareConditions(header order.Header) order.Reason {
 	return order.NoReason
 }
 
+// ConditionHeaders returns the header values that the conditions of the call use.
+func (c *Call) ConditionHeaders() []string { return c.lockRequest.Headers }
+
 // reply returns the answer for a condition that does not hold.
 func (r *Require) reply(index int) (Reply, Verdict, bool) {
 	if r == nil || index < 0 || index >= len(r.Otherwise) {

@@ -13,10 +13,11 @@ import (
 )
 
 // Check takes a configured lock once, of an ID that no order has, and reports each problem
-// with its place in the lock's section. Client and common are the common Redis and its
-// settings; a quorum needs only the latter, which may be nil.
-func Check(ctx context.Context, client redis.UniversalClient, common *config.Redis, c config.Lock, report func(place string, err error)) {
-	locker, shut, err := openLocker(ctx, client, common, c, lockerOptions(c))
+// with its place in the lock's section. Use is the lock's name, or that of a rule's keys, as
+// [LockOf] has it. Client and common are the common Redis and its settings; a quorum needs only
+// the latter, which may be nil.
+func Check(ctx context.Context, client redis.UniversalClient, c *config.Config, use Use, lock config.Lock, report func(place string, err error)) {
+	locker, shut, err := openLocker(ctx, client, c.Redis, lock, lockerOptions(use, lock))
 	if err != nil {
 		report("", err)
 		return
@@ -24,11 +25,11 @@ func Check(ctx context.Context, client redis.UniversalClient, common *config.Red
 	defer shut()
 	short, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err = locker.Check(short, NewGateLocker(c, 0, false).Key(probeID))
+	err = locker.Check(short, NewGateLocker(lock, 0, false).Key(probeID), storedNames(c, use)...)
 	if err != nil && !errors.Is(err, redislock.ErrBusy) { // another instance checks it at this moment
 		report("", err)
 	}
-	if c.Kind != config.LockQuorum {
+	if lock.Kind != config.LockQuorum {
 		return
 	}
 	for i, server := range locker.Servers() {

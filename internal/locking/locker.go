@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -38,7 +39,7 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 	unit := v.units[use]
 	if unit == nil {
 		var err error
-		if unit, err = v.lockers.unit(ctx, use, c); err != nil {
+		if unit, err = v.lockers.unit(ctx, use, c, storedNames(v.config, use)); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 		v.units[use] = unit
@@ -63,6 +64,24 @@ func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
 	}
 	use.Lock = config.OnceLock + ":" + r.Name // no lock in the file has a colon
 	return r.KeyLock(), use
+}
+
+// storedNames returns the names of the stored answers beside a lock.
+func storedNames(c *config.Config, use Use) (names []string) {
+	if use.isOfKeys() {
+		return []string{config.OnceAnswer}
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if o, _ := r.ByOrder(); o != nil && r.OrderLock() == use.Lock {
+			for _, name := range append([]string{o.Name}, o.Forget...) {
+				if name != "" && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
 }
 
 // flightLimitsOf returns those of each rule that settles.
@@ -97,15 +116,12 @@ func lastLock(s *config.Settle) string {
 }
 
 // unit returns the active unit for a use, or a new one if its lock has changed.
-func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, error) {
+func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock, stored []string) (*Unit, error) {
 	if unit := s.of(use); unit != nil && reflect.DeepEqual(unit.config, c) {
 		return unit, nil
 	}
 	log := s.opts.Logger.With("lock", use.String())
-	opts := lockerOptions(c)
-	if strings.HasPrefix(use.Lock, config.OnceLock+":") {
-		opts.FencesUnused, opts.FenceLife = true, c.Lease
-	}
+	opts := lockerOptions(use, c)
 	opts.Process, opts.Observer, opts.Logger = s.opts.Process, s.opts.Metrics.Lock(use.String()), s.opts.Warnings.Logger(log)
 	if use.Observe {
 		opts.Wait = redislock.Wait{Tries: 1}
@@ -113,7 +129,7 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, erro
 	// enter may open it again for calls of earlier rules.
 	ctx = context.WithoutCancel(ctx)
 	unit := &Unit{
-		use: use, config: c, log: log, probeKey: NewGateLocker(c, 0, use.Observe).Key(probeID),
+		use: use, config: c, log: log, probeKey: NewGateLocker(c, 0, use.Observe).Key(probeID), stored: stored,
 		open: func() (*redislock.Locker, func(), error) {
 			return openLocker(ctx, s.opts.Redis, s.opts.RedisConfig, c, opts)
 		},
@@ -126,12 +142,18 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, erro
 	return unit, s.open(unit)
 }
 
+// isOfKeys reports whether the lock is that of a rule's keys: see [LockOf].
+func (u Use) isOfKeys() bool { return strings.HasPrefix(u.Lock, config.OnceLock+":") }
+
 // lockerOptions returns the configured options of a lock.
-func lockerOptions(c config.Lock) redislock.Options {
+func lockerOptions(use Use, c config.Lock) redislock.Options {
 	opts := redislock.Options{
 		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
 		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
 		Wait: redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
+	}
+	if use.isOfKeys() {
+		opts.FencesUnused, opts.FenceLife = true, c.Lease
 	}
 	if c.Replicas != nil {
 		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout

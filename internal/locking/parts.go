@@ -44,17 +44,8 @@ func (k *composedKey) key(id string) string {
 	b.Grow(k.size + len(id))
 	for i, at := range k.index {
 		b.WriteString(k.texts[i])
-		b.WriteString(partAt(id, at))
+		b.WriteString(order.PartAt(id, at))
 	}
 	b.WriteString(k.texts[len(k.index)])
 	return b.String()
-}
-
-// partAt returns a part of a full ID.
-func partAt(id string, n int) string {
-	for ; n > 0; n-- {
-		_, id, _ = strings.Cut(id, order.Separator)
-	}
-	part, _, _ := strings.Cut(id, order.Separator)
-	return part
 }

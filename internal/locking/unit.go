@@ -27,7 +27,8 @@ type Unit struct {
 	use      Use
 	config   config.Lock
 	log      *slog.Logger
-	probeKey string // of no order
+	probeKey string   // of no order
+	stored   []string // the names of the stored answers beside the lock, when the unit was new
 	open     func() (locker *redislock.Locker, shut func(), err error)
 	set      *Lockers
 	// eviction watches the servers of a quorum; nil: the common Redis is watched elsewhere.
@@ -70,7 +71,7 @@ func (u *Unit) Watch(ctx context.Context) {
 func (u *Unit) check(ctx context.Context) {
 	checkCtx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err := u.locker.Load().Check(checkCtx, u.probeKey)
+	err := u.locker.Load().Check(checkCtx, u.probeKey, u.stored...)
 	u.passed = u.passed || err == nil
 	u.checked.Store(true)
 	if refused := u.refused(); refused != nil {

@@ -44,7 +44,7 @@ func newLockers(t *testing.T, r *config.Redis, l config.Lock) (*Lockers, *config
 
 func mustUnit(t *testing.T, s *Lockers, c *config.Config, use Use) *Unit {
 	t.Helper()
-	unit, err := s.unit(t.Context(), use, c.Locks[use.Lock])
+	unit, err := s.unit(t.Context(), use, c.Locks[use.Lock], nil)
 	bedtest.Check(t, err)
 	return unit
 }
@@ -89,6 +89,45 @@ func TestLockCondition(t *testing.T) {
 	}
 	if keys := operator.Keys(t.Context(), "order:lock:*").Val(); len(keys) != 0 {
 		t.Errorf("left behind: %q", keys)
+	}
+}
+
+// TestStoredAnswersCondition has a user that may take locks, and not touch stored answers.
+func TestStoredAnswersCondition(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~order:lock:*", "~{order:lock:*}:ordergate_holders", "~redisson*", "&*", "+@all")
+	s, c, log := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
+	c.Rules = []config.Rule{{Settle: &config.Settle{Lock: "settlement"}}}
+	for _, once := range []*config.Once{nil, {Name: "commission"}} {
+		c.Rules[0].Settle.Once = once
+		version := s.Prepare(c)
+		_, err := version.Locker(t.Context(), "settlement", c.Rules[0])
+		bedtest.Check(t, err)
+		unit := version.units[Use{Lock: "settlement"}]
+		unit.check(t.Context())
+		const reason = "settlements are refused: redis does not serve locks: the stored answer {order:lock:ordergate/probe}:ordergate_once:commission: NOPERM"
+		if c := unit.condition(); c.Ready != (once == nil) || !strings.Contains(c.Reason, reason) && once != nil {
+			t.Errorf("%+v: %+v", once, c)
+		}
+	}
+	if n := strings.Count(log.String(), "no lock can be taken"); n != 1 {
+		t.Errorf("told %d times: %s", n, log)
+	}
+}
+
+// TestStoredNames has rules that share a lock.
+func TestStoredNames(t *testing.T) {
+	once := func(name string, forget ...string) *config.Settle {
+		return &config.Settle{Lock: "settlement", Once: &config.Once{Name: name, Forget: forget}}
+	}
+	c := &config.Config{Rules: []config.Rule{
+		{Settle: once("commission")}, {Settle: once("refund")}, {Settle: once("commission")}, {Settle: once("", "bonus", "refund")},
+		{Settle: &config.Settle{Lock: "settlement"}}, {Settle: &config.Settle{Lock: "other", Once: &config.Once{Name: "other"}}},
+	}}
+	for lock, want := range map[string][]string{"settlement": {"commission", "refund", "bonus"}, "merchants": nil, "once:payment": {"answer"}} {
+		if diff := cmp.Diff(want, storedNames(c, Use{Lock: lock})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", lock, diff)
+		}
 	}
 }
 

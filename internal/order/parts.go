@@ -24,6 +24,16 @@ type Part struct {
 // without parts.
 func Prefix(id string) string { return id[:strings.LastIndex(id, Separator)+1] }
 
+// PartAt returns a part of a composed ID by its index; that behind the last part is the order's
+// own ID. Of an ID without parts, it is the ID at index 0.
+func PartAt(id string, index int) string {
+	for ; index > 0; index-- {
+		_, id, _ = strings.Cut(id, Separator)
+	}
+	part, _, _ := strings.Cut(id, Separator)
+	return part
+}
+
 // checkParts refuses a part if a backend may take it for the order's ID, or for another
 // part. It also refuses parts that make composed IDs longer than any ID may be.
 func (r *Rule) checkParts() error {

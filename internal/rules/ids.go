@@ -81,16 +81,36 @@ func IDsOf(c *config.Config, name string) (ids []ID) {
 		if (r.Lookup == nil || r.Lookup.Filter != name) && (r.Create == nil || r.Create.Filter != name) {
 			continue
 		}
-		names := c.PartOrder(r)
-		parts := make([]config.ID, len(names))
-		for n, part := range names {
-			parts[n] = r.Parts[part]
-		}
-		for _, id := range r.IDs {
-			ids = append(ids, ID{ID: id, Names: names, Parts: parts})
-		}
+		ids = append(ids, idsOfRule(c, r)...)
 	}
 	return ids
+}
+
+func idsOfRule(c *config.Config, r *config.Rule) (ids []ID) {
+	names := c.PartOrder(r)
+	parts := make([]config.ID, len(names))
+	for n, part := range names {
+		parts[n] = r.Parts[part]
+	}
+	for _, id := range r.IDs {
+		ids = append(ids, ID{ID: id, Names: names, Parts: parts})
+	}
+	return ids
+}
+
+// Canonical returns the canonical form of a rule's order ID with its parts; false: the rule
+// accepts no such ID.
+func Canonical(c *config.Config, r *config.Rule, id string) (canonical string, ok bool, err error) {
+	for _, of := range idsOfRule(c, r) {
+		f, err := of.format()
+		if err != nil {
+			return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		if canonical, ok := f.Canonical(id); ok {
+			return canonical, true, nil
+		}
+	}
+	return "", false, nil
 }
 
 // Forms returns a fingerprint of each different form of the IDs, in their order. The order

@@ -24,7 +24,7 @@ func onceByKey(o *config.Once, r config.Rule, locks LocksOf) (*gate.Once, error)
 		return nil, err
 	}
 	compiled := once(o)
-	compiled.Name = "answer" // the lock is the rule's own
+	compiled.Name = config.OnceAnswer // the lock is the rule's own
 	compiled.InUse, compiled.Missing, compiled.Unavailable = reply(o.InUse), reply(o.Missing), reply(o.Unavailable)
 	compiled.Key = &gate.OnceKey{Lock: lock, Required: o.Required}
 	for _, part := range o.By {

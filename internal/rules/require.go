@@ -13,11 +13,11 @@ import (
 
 // require returns the part of a policy that its conditions need. The caller adds the
 // conditions themselves: see [Conditions].
-func require(s *config.Settle) (*gate.Require, error) {
+func require(s *config.Settle, parts []string) (*gate.Require, error) {
 	if len(s.Require) == 0 {
 		return nil, nil
 	}
-	_, headers, err := Conditions(s)
+	_, headers, err := Conditions(s, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -28,15 +28,16 @@ func require(s *config.Settle) (*gate.Require, error) {
 	return r, nil
 }
 
-// Conditions compiles the conditions of a settlement. It also returns the names of the headers
-// that they use, in the order in which they take their values.
-func Conditions(s *config.Settle) (list []condition.Condition, headers []string, err error) {
+// Conditions compiles the conditions of a settlement. Parts are those of
+// [config.Config.PartOrder]. It also returns the names of the headers that the conditions use, in
+// the order in which they take their values.
+func Conditions(s *config.Settle, parts []string) (list []condition.Condition, headers []string, err error) {
 	template := func(text string) (t condition.Template) {
-		parts, problem := config.Template(text)
+		list, problem := config.Template(text, parts)
 		if problem != "" && err == nil {
 			err = fmt.Errorf("require: %q %s", text, problem)
 		}
-		for _, p := range parts {
+		for _, p := range list {
 			at := 0
 			if p.Header != "" {
 				if !slices.Contains(headers, p.Header) {
@@ -44,7 +45,14 @@ func Conditions(s *config.Settle) (list []condition.Condition, headers []string,
 				}
 				at = slices.Index(headers, p.Header) + 1
 			}
-			t = append(t, condition.Part{Text: p.Text, ID: p.ID, Header: at, Name: p.Header})
+			compiled := condition.Part{Text: p.Text, ID: p.ID || p.Part != "", Header: at, Name: p.Header + p.Part}
+			switch {
+			case p.ID:
+				compiled.Index = len(parts)
+			case p.Part != "":
+				compiled.Index = slices.Index(parts, p.Part)
+			}
+			t = append(t, compiled)
 		}
 		return t
 	}

@@ -44,11 +44,11 @@ func Policy(r config.Rule, parts []string, filters map[string]gate.Filter, locks
 			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 	}
-	if err := addLocks(&p, r, locks); err != nil {
+	if err := addLocks(&p, r, parts, locks); err != nil {
 		return gate.Policy{}, err
 	}
 	if r.Mode.IsPartial() {
-		if p.Share, err = share(r, p, locks); err != nil {
+		if p.Share, err = share(r, p, parts, locks); err != nil {
 			return gate.Policy{}, err
 		}
 	}
@@ -56,10 +56,10 @@ func Policy(r config.Rule, parts []string, filters map[string]gate.Filter, locks
 }
 
 // addLocks adds to a policy what needs locks, in the mode of the rule.
-func addLocks(p *gate.Policy, r config.Rule, locks LocksOf) (err error) {
+func addLocks(p *gate.Policy, r config.Rule, parts []string, locks LocksOf) (err error) {
 	switch c := r.Create; {
 	case r.Settle != nil:
-		if p.Settle, err = settle(r, locks); err != nil {
+		if p.Settle, err = settle(r, parts, locks); err != nil {
 			return err
 		}
 	case c != nil && c.Lock != "":
@@ -75,13 +75,13 @@ func addLocks(p *gate.Policy, r config.Rule, locks LocksOf) (err error) {
 }
 
 // settle returns the settlement of a rule, with the locks of its mode.
-func settle(r config.Rule, locks LocksOf) (*gate.Settle, error) {
+func settle(r config.Rule, parts []string, locks LocksOf) (*gate.Settle, error) {
 	s := &gate.Settle{Busy: reply(r.Settle.Busy), Unavailable: reply(r.Settle.Unavailable)}
 	var err error
 	if s.Lock, err = locks(r.Settle.Lock, r); err != nil {
 		return nil, err
 	}
-	if s.Require, err = require(r.Settle); err != nil {
+	if s.Require, err = require(r.Settle, parts); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
 	if r.Settle.Limit != nil {
@@ -97,11 +97,11 @@ func settle(r config.Rule, locks LocksOf) (*gate.Settle, error) {
 
 // share returns the share of a rule. Its other requests have the rule's policy in observe
 // mode, with the locks of that mode.
-func share(r config.Rule, p gate.Policy, locks LocksOf) (*gate.Share, error) {
+func share(r config.Rule, p gate.Policy, parts []string, locks LocksOf) (*gate.Share, error) {
 	s := &gate.Share{Orders: r.Mode.Share.Orders, Header: r.Mode.Share.Header, Value: r.Mode.Share.Value}
 	r.Mode = config.Mode{Word: config.ModeObserve}
 	p.Observe = true
-	if err := addLocks(&p, r, locks); err != nil {
+	if err := addLocks(&p, r, parts, locks); err != nil {
 		return nil, err
 	}
 	s.Others = &p

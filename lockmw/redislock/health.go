@@ -123,37 +123,61 @@ func (l *Locker) explain(key string, err error) error {
 	return err
 }
 
+// refuse records why Redis does not serve locks, and returns that as an error.
+func (t *health) refuse(cause error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err, t.full = &RefusedError{cause: cause}, false
+	t.refused.Store(true)
+	return t.err
+}
+
 // Check takes and releases the lock at a key that nothing else uses, after it has
-// asked for the version of Redis. The error says what an operator has to mend.
-func (l *Locker) Check(ctx context.Context, key string) error {
+// asked for the version of Redis; also with its stored answers by these names. The error says
+// what an operator has to mend.
+func (l *Locker) Check(ctx context.Context, key string, stored ...string) error {
 	for _, n := range l.nodes {
 		info, err := n.client.Info(ctx, "server").Result()
 		_, replied := errors.AsType[redis.Error](err)
 		switch {
 		case err == nil && tooOld(info):
-			err = &RefusedError{cause: fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor)}
-			l.health.mu.Lock()
-			l.health.err = err
-			l.health.refused.Store(true)
-			l.health.mu.Unlock()
-			return err
+			return l.health.refuse(fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor))
 		case err != nil && !replied && len(l.nodes) == 1:
 			return err // it is away. One that refuses INFO may still serve locks
 		}
 	}
-	owner := l.newOwner()
-	a, err := l.try(ctx, key, owner, "")
-	switch {
-	case err != nil:
-		return err
-	case a.granted():
-		if _, err = l.release(ctx, key, a.owner, "", false); err == nil {
-			l.health.recovered()
+	released := true
+	for _, name := range append([]string{""}, stored...) {
+		granted, err := l.checkOnce(ctx, key, name)
+		if refused, ok := errors.AsType[*RefusedError](err); ok && name != "" {
+			err = l.health.refuse(fmt.Errorf("the stored answer %s: %w", StoredKey(key, name), refused.cause))
 		}
+		if err != nil {
+			return err
+		}
+		released = released && granted
+	}
+	if released {
+		l.health.recovered()
+	}
+	return nil
+}
+
+// checkOnce takes and releases a lock, and looks for a stored answer by a name; "": for none.
+func (l *Locker) checkOnce(ctx context.Context, key, stored string) (granted bool, err error) {
+	owner := l.newOwner()
+	a, err := l.try(ctx, key, owner, stored)
+	switch {
+	case isStored(err): // the script has read it
+		return true, nil
+	case err != nil:
+		return false, err
+	case a.granted():
+		_, err = l.release(ctx, key, a.owner, "", false)
 	case l.opts.Kind == Fair:
 		l.dequeue(ctx, key, owner)
 	}
-	return l.explain(key, err)
+	return a.granted(), l.explain(key, err)
 }
 
 // tooOld reads the version out of INFO. What it cannot read is not too old.
