@@ -282,4 +282,5 @@ func TestOnceDamaged(t *testing.T) {
 		must(t, s.redis.Set(t.Context(), key, whole, time.Hour).Err())
 		call().want(t, 200, "replayed")
 	}
+	s.wantLogged("what is stored is no answer")
 }

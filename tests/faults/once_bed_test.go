@@ -25,10 +25,10 @@ import (
 const onceConfig = `
 listen: {authz: "unix:AUTHZ", proc: "unix:PROC", admin: "127.0.0.1:0"}
 redis: {addresses: [REDIS]}
-locks: {settlement: {key: "order:lock:{id}", lease: 1s, wait: {up_to: 1s}, max_waiters_per_key: 100, on_unknown_outcome: {hold: 1s}}}
+locks: {settlement: {key: "order:lock:{id}", lease: 3s, wait: {up_to: 1s}, max_waiters_per_key: 100, on_unknown_outcome: {hold: 1s}}}
 rules:
   - {name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: settlement, once: {keep: 1h}}}
-  - {name: payment, match: {methods: [POST], path: /payments}, once: {by: idempotency-key, required: true, keep: 1h, lease: 1s, hold: 1s}}
+  - {name: payment, match: {methods: [POST], path: /payments}, once: {by: idempotency-key, required: true, keep: 1h, lease: 3s, hold: 1s}}
 `
 
 // effectText is in every answer of payments, and in nothing else that crosses a wire.
@@ -372,4 +372,19 @@ func (p *primary) empty() {
 	bedtest.Check(p.site.t, p.redis.Restart(ctx))
 	bedtest.Check(p.site.t, p.admin.ReplicaOf(ctx, "NO", "ONE").Err())
 	p.site.wire.cut()
+}
+
+// has reports whether an answer is stored.
+func (p *primary) has(what purchase) bool {
+	ctx := p.site.t.Context()
+	keys, err := p.admin.Keys(ctx, "*:ordergate_once:*").Result()
+	if err != nil {
+		return false
+	}
+	for _, key := range keys {
+		if strings.Contains(p.admin.Get(ctx, key).Val(), fmt.Sprintf(`"of":%q`, what.name())) {
+			return true
+		}
+	}
+	return false
 }
