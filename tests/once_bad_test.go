@@ -128,6 +128,10 @@ func TestOnceHead(t *testing.T) {
 	s.must("POST", "/heads", "", "Idempotency-Key", "k").want(t, 422, "mismatch")
 	s.must("POST", "/heads", "", "Idempotency-Key", "k2").want(t, 200, "")
 	p.wantPaid(t, "/heads", 2)
+	post := func() answer { return s.must("POST", "/heads?size=0", "", "Idempotency-Key", "k3") }
+	if first, again := post(), post(); first.header.Get("Content-Type") == "" || again.header.Get("Content-Type") != "" || again.verdict != "replayed" {
+		t.Errorf("docs/once.md says that Envoy removes the content-type: %v after %v", again.header, first.header)
+	}
 }
 
 // TestOnceEndless has a request and an answer that never end.

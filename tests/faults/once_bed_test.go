@@ -56,10 +56,17 @@ type payments struct {
 // stop is a place at which the next call is held up.
 type stop struct {
 	reached, goOn chan struct{}
-	abort         bool // the call breaks off there; set before goOn is closed
+	abort         bool   // the call breaks off there; set before let
+	let           func() // has the call go on
 }
 
-func newStop() *stop { return &stop{reached: make(chan struct{}), goOn: make(chan struct{})} }
+// newStop returns one that ends with the test at the latest.
+func newStop(t *testing.T) *stop {
+	s := &stop{reached: make(chan struct{}), goOn: make(chan struct{})}
+	s.let = sync.OnceFunc(func() { close(s.goOn) })
+	t.Cleanup(s.let)
+	return s
+}
 
 func newPayments(t *testing.T) *payments {
 	p := &payments{t: t}
@@ -97,7 +104,7 @@ func (p *payments) revive() { p.start(p.addr) }
 
 // hold has the next call be held up before or after its effect.
 func (p *payments) hold(after bool) *stop {
-	s := newStop()
+	s := newStop(p.t)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if after {
@@ -284,7 +291,7 @@ func (s *onceSite) insist(what purchase) (r result) {
 
 // holdUp holds up the next call of a script that acquires or stores, or the answer to it.
 func (s *onceSite) holdUp(m moment, drop bool) *stop {
-	st := newStop()
+	st := newStop(s.t)
 	var link net.Conn // whose next answer is held up
 	done := false
 	s.wire.set(func(p packet) fate {
