@@ -28,7 +28,11 @@ type payer struct {
 
 func newPayer(t testing.TB) *payer {
 	p := &payer{release: make(chan struct{}), effects: make(map[string]int), headers: make(map[string]string)}
-	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
+	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	p.Config.Protocols = new(http.Protocols)
+	p.Config.Protocols.SetHTTP1(true)
+	p.Config.Protocols.SetUnencryptedHTTP2(true)
+	p.Start()
 	t.Cleanup(func() {
 		select {
 		case <-p.release:
@@ -70,6 +74,10 @@ func (p *payer) serve(w http.ResponseWriter, r *http.Request) {
 		name, value, _ := strings.Cut(header, ":")
 		w.Header().Add(name, value)
 	}
+	for _, text := range query["hint"] { // an interim answer
+		status, _ := strconv.Atoi(text)
+		w.WriteHeader(status)
+	}
 	status := http.StatusOK
 	if text := query.Get("status"); text != "" {
 		status, _ = strconv.Atoi(text)
@@ -93,6 +101,9 @@ func (p *payer) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if status != http.StatusNoContent {
+		_, _ = w.Write(answer)
+	}
+	for query.Has("endless") && r.Context().Err() == nil {
 		_, _ = w.Write(answer)
 	}
 	if query.Has("break") {

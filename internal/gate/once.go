@@ -121,11 +121,32 @@ func (r *record) text(body []byte) string {
 // readRecord reads the text of a record.
 func readRecord(text string) (r record, body string, err error) {
 	line, body, _ := strings.Cut(text, "\n")
-	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Rule == "" {
+	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Rule == "" || !r.isValid() {
 		return record{}, "", errors.New("what is stored is no answer")
 	}
 	return r, body, nil
 }
+
+// isValid reports whether a proxy can send the answer. Redis may have it from another writer.
+func (r *record) isValid() bool {
+	if r.Status != 0 && (r.Status < 200 || r.Status > 599) {
+		return false
+	}
+	for _, h := range r.Headers {
+		if !isHeaderName(h[0]) || strings.ContainsFunc(h[1], isControl) {
+			return false
+		}
+	}
+	return true
+}
+
+// isHeaderName accepts a token (RFC 9110, 5.6.2) in lower case.
+func isHeaderName(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+// isControl reports whether a character is not for the value of a header (RFC 9110, 5.5).
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // AnswerSummary describes a stored answer, for an operator.
 type AnswerSummary struct {
@@ -245,6 +266,7 @@ func (o *onceCall) begin(r *Response) {
 		return
 	}
 	var vary, encoding string
+	announced := false // trailers, behind all that Content-Length counts
 	for cursor := 0; ; {
 		name, value, next := r.Header.Next(cursor)
 		if next < 0 {
@@ -260,6 +282,8 @@ func (o *onceCall) begin(r *Response) {
 			if n, err := strconv.Atoi(value); err == nil {
 				o.length = n
 			}
+		case "trailer":
+			announced = true
 		case "content-type":
 			if strings.HasPrefix(value, "application/grpc") {
 				o.unfit = "it is gRPC"
@@ -270,6 +294,9 @@ func (o *onceCall) begin(r *Response) {
 		if kept {
 			o.headers = append(o.headers, [2]string{strings.Clone(name), strings.Clone(value)})
 		}
+	}
+	if announced {
+		o.length = -1
 	}
 	// The request was forwarded without Accept-Encoding, so an answer that says that it varies
 	// by it, and is not encoded, fits every client.

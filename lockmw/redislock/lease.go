@@ -29,6 +29,7 @@ type Lease struct {
 	gone     bool          // the loss of a part was reported
 	notified bool          // lost and watch were notified of a loss
 	done     bool          // given up, or nothing left to renew
+	unstored bool          // nothing is left to renew, and the release, which may store an answer, is to come
 	until    time.Time     // when the lease ends unless renewed; once given up, when at the latest
 	noted    bool          // it is on record in Redis
 	named    bool          // it may be: a call that records it was sent, or is about to be
@@ -151,10 +152,17 @@ func (l *Lease) notify(gone bool) {
 // itself, at the latest a lease from now. Call it on a context that outlives the
 // work's. A second call does nothing.
 func (l *Lease) Release(ctx context.Context) error {
-	if !l.finish() {
-		return nil
+	if l.finish() {
+		return l.finished("releasing", l.locker.releaseLease(ctx, l))
 	}
-	return l.finished("releasing", l.locker.releaseLease(ctx, l))
+	l.mu.Lock()
+	stores := l.unstored && l.storing != nil
+	l.unstored = false
+	l.mu.Unlock()
+	if stores {
+		return l.ReleaseAgain(ctx)
+	}
+	return nil
 }
 
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with
@@ -256,7 +264,7 @@ func (l *Lease) lose(i int, why string) {
 	for _, p := range l.parts {
 		over = over && p.lost
 	}
-	l.done = over
+	l.done, l.unstored = over, over
 	l.mu.Unlock()
 	if over {
 		l.locker.leases.remove(l)

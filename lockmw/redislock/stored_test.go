@@ -87,6 +87,36 @@ func TestStoredAfterLoss(t *testing.T) {
 	})
 }
 
+// TestStoredAfterNoticedLoss checks that a call stores its answer, too, if the renewal has found
+// out before that the lease has ended.
+func TestStoredAfterNoticedLoss(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Lease: 5 * time.Second})
+		for _, keys := range [][]string{{"k"}, {"a", "b"}} {
+			lost, err := l.AcquireAll(t.Context(), keys, Stored("pay"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Del(t.Context(), keys...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			<-lost.Lost()
+			bedtest.Eventually(t, "it is renewed no more", func() bool { return l.Held() == 0 })
+			lost.StoreAnswer("pay", "paid", "", time.Minute)
+			if err := lost.Release(t.Context()); !errors.Is(err, ErrLost) {
+				t.Errorf("the release of a lost lease: %v", err)
+			}
+			if text := storedText(t, l, keys...); text != "paid" {
+				t.Errorf("stored is %q", text)
+			}
+			if err := lost.Release(t.Context()); err != nil {
+				t.Errorf("a second release: %v", err)
+			}
+		}
+	})
+}
+
 // TestStoredOfSeveral checks which of several locks get the whole answer, and that any of
 // them finds it.
 func TestStoredOfSeveral(t *testing.T) {

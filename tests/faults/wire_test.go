@@ -122,7 +122,10 @@ func (w *wire) accept() {
 		if err != nil {
 			return // closed
 		}
-		server, err := net.Dial("tcp", w.upstream)
+		w.mu.Lock()
+		upstream := w.upstream
+		w.mu.Unlock()
+		server, err := net.Dial("tcp", upstream)
 		if err != nil {
 			client.Close()
 			continue
@@ -200,6 +203,14 @@ func (w *wire) close() {
 	w.mu.Unlock()
 	w.listener.Close()
 	w.wg.Wait()
+}
+
+// move leads to another Redis from now on, and breaks every connection there is.
+func (w *wire) move(upstream string) {
+	w.mu.Lock()
+	w.upstream = upstream
+	w.mu.Unlock()
+	w.cut()
 }
 
 // cut breaks every connection there is.
