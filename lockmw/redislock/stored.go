@@ -23,6 +23,8 @@ type StoredAnswer struct{ Text string }
 // Error implements error. It does not quote the answer.
 func (a *StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
 
+var forgetScript = redis.NewScript(lua("forget_alone"))
+
 // errNoStore is the error of a Locker whose locks have no stored answers.
 var errNoStore = errors.New("locks with several holders or servers have no stored answers")
 
@@ -40,6 +42,7 @@ type storing struct {
 	text, brief string
 	keep        time.Duration
 	forget      []string // names; not with the above
+	again       bool     // the release is repeated
 }
 
 // StoreAnswer has the release of the lease store an answer by this name, for so long. Of
@@ -63,6 +66,13 @@ func (l *Lease) ForgetAnswers(names ...string) {
 // error wraps [ErrLost] once the lease has ended by itself: the answer is stored then, if
 // Redis has replied. For any other error, call it again.
 func (l *Lease) ReleaseAgain(ctx context.Context) error {
+	l.mu.Lock()
+	if l.storing != nil {
+		again := *l.storing
+		again.again = true
+		l.storing = &again
+	}
+	l.mu.Unlock()
 	err := l.locker.releaseLease(ctx, l)
 	if errors.Is(err, ErrLost) {
 		l.countLoss()
@@ -95,7 +105,7 @@ func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) 
 	}
 	c := redisbatch.NewCall(script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
-	first := c.Keys() + 1
+	first := c.Key(FenceKey(p.key)).Keys() + 1
 	for _, name := range names {
 		c.Key(StoredKey(p.key, name))
 	}
@@ -105,6 +115,9 @@ func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) 
 		c.Number(first)
 	} else {
 		c.Text(lease.textFor(p, s)).Number(s.keep.Milliseconds())
+	}
+	if s.forget != nil || s.again {
+		c.Number(p.fence)
 	}
 	c.Repeated = 1
 	return c
@@ -167,13 +180,13 @@ func ReadStored(ctx context.Context, client redis.UniversalClient, key string, n
 // ForgetStored deletes the stored answers of a lock by these names. It returns how many there
 // were.
 func ForgetStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) (int, error) {
-	keys := make([]string, len(names))
-	for i, name := range names {
-		keys[i] = StoredKey(key, name)
+	keys := []string{FenceKey(key)}
+	for _, name := range names {
+		keys = append(keys, StoredKey(key, name))
 	}
-	n, err := client.Del(ctx, keys...).Result()
+	n, err := forgetScript.Run(ctx, client, keys).Int()
 	if err != nil {
 		return 0, fmt.Errorf("forgetting the stored answer of %s: %w", key, err)
 	}
-	return int(n), nil
+	return n, nil
 }

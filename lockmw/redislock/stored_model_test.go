@@ -18,7 +18,8 @@ import (
 //   - a lock whose answer is stored is granted to none until the answer has ended or is
 //     forgotten, so that an effect with a stored answer happens once;
 //   - a call finds no answer but that of its own locks and its own name, as it was stored;
-//   - a call that got no lock, or has not released it yet, has stored nothing.
+//   - a call that got no lock, or has not released it yet, has stored nothing;
+//   - a release that is repeated changes nothing once another call had the lock.
 type storedModel struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -181,14 +182,17 @@ func (m *storedModel) release(l *modelLease) string {
 		l.forget = modelNames[m.random.IntN(2):]
 		l.ForgetAnswers(l.forget...)
 	}
-	mode := max(loseNothing, m.random.IntN(8)-5)
+	mode, newer := max(loseNothing, m.random.IntN(8)-5), m.newer(l)
 	m.lossy.mode.Store(int32(mode))
 	err := l.Release(m.t.Context())
 	m.lossy.mode.Store(loseNothing)
 	m.note("release %q, stores %q, forgets %q (losses %d): %v", l.keys, l.text, l.forget, mode, err)
 	lost := m.isLost(l)
 	if mode != loseCalls {
-		m.released(l)
+		if l.forget == nil {
+			newer = nil
+		}
+		m.released(l, newer)
 	}
 	stores := l.text != "" || l.forget != nil
 	switch {
@@ -207,9 +211,10 @@ func (m *storedModel) release(l *modelLease) string {
 }
 
 func (m *storedModel) releaseAgain(l *modelLease) string {
-	lost, err := m.isLost(l), l.ReleaseAgain(m.t.Context())
+	lost, newer := m.isLost(l), m.newer(l)
+	err := l.ReleaseAgain(m.t.Context())
 	m.note("release %q again, stores %q, forgets %q: %v", l.keys, l.text, l.forget, err)
-	m.released(l)
+	m.released(l, newer)
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
 		return fmt.Sprintf("a lock of it is lost: %v; released again: %v", lost, err)
 	}
@@ -221,15 +226,33 @@ func (m *storedModel) isLost(l *modelLease) bool {
 	return slices.ContainsFunc(l.keys, func(key string) bool { return m.holder[key] != l })
 }
 
-// released is what a release does that arrives.
-func (m *storedModel) released(l *modelLease) {
+// newer returns those of the locks that have a newer fence: another call had the lock since, or
+// answers were forgotten by hand.
+func (m *storedModel) newer(l *modelLease) map[string]bool {
+	found := make(map[string]bool)
+	for i := range l.parts {
+		p := &l.parts[i]
+		fence, err := m.client.Get(m.t.Context(), FenceKey(p.key)).Int64()
+		if err != nil {
+			m.t.Error(err)
+		}
+		found[p.key] = fence != p.fence
+	}
+	return found
+}
+
+// released is what a release does that arrives. It leaves alone what is beside locks that have a
+// newer fence.
+func (m *storedModel) released(l *modelLease, newer map[string]bool) {
 	whole := make(map[uint16]bool) // slots that have the text
 	for _, key := range l.keys {
 		if m.holder[key] == l {
 			delete(m.holder, key)
 		}
 		for _, name := range l.forget {
-			delete(m.answers, StoredKey(key, name))
+			if !newer[key] {
+				delete(m.answers, StoredKey(key, name))
+			}
 		}
 		if l.text == "" {
 			continue
@@ -241,7 +264,7 @@ func (m *storedModel) released(l *modelLease) {
 		if !whole[slot] {
 			whole[slot], text = true, l.text
 		}
-		if _, ok := m.answers[StoredKey(key, l.name)]; !ok {
+		if _, ok := m.answers[StoredKey(key, l.name)]; !ok && !newer[key] {
 			m.answers[StoredKey(key, l.name)] = modelAnswer{text, l.keep}
 		}
 	}

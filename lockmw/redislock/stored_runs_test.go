@@ -183,6 +183,8 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"an answer is that of the lock, whatever its name", []string{"redis.call('set', KEYS[#KEYS]", "redis.call('set', KEYS[1] .. ':ordergate_once:pay'"}},
 		{"the usual acquire looks for no answer", []string{"redis.call('exists', KEYS[1], KEYS[#KEYS])", "redis.call('exists', KEYS[1])"}},
 		{"several locks: the answer of the first counts for nothing", []string{"2 * ARGV[5] + 1", "2 * ARGV[5] + 2"}},
+		{"a repeated release stores what was forgotten", []string{"newest == ARGV[7]", "true"}},
+		{"a repeated release forgets the answer of a later call", []string{"newest == ARGV[6]", "true"}},
 		{"the first name is not forgotten", []string{"for i = tonumber(ARGV[5]), #KEYS do", "for i = tonumber(ARGV[5]) + 1, #KEYS do"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
