@@ -18,7 +18,9 @@ type Once struct {
 	// By are the parts of a key: "idempotency-key", "body", or {header: name}. Calls with the
 	// same key are the same call. Default in create: idempotency-key.
 	By OnceParts `mapstructure:"by"`
-	// Scope are further headers: equal keys of requests that differ in one are different keys.
+	// Scope are headers that tell callers apart. Equal keys of requests that differ in one are
+	// different keys. Of an order, a caller that differs in one is refused, and does not get the
+	// answer; default authorization and cookie.
 	Scope    OnceParts `mapstructure:"scope"`
 	Required bool      `mapstructure:"required"` // a request without one of the parts is refused; default false: it has no key
 
@@ -28,11 +30,11 @@ type Once struct {
 	Keep        time.Duration `mapstructure:"keep"` // 1s to 8760h (a year), default 24h
 	For         time.Duration `mapstructure:"for"`  // another name of keep
 
-	// Statuses are those of the answers that are stored: "2xx" or "404". Default 2xx; with By
-	// also 4xx, except 408, 409, 425 and 429.
-	Statuses []string `mapstructure:"statuses"`
-	MaxBody  int      `mapstructure:"max_body"` // bytes, 0 to 1 MiB, default 65,536; a larger answer is not stored
-	Headers  []string `mapstructure:"headers"`  // that are stored, in any case; default content-type and location
+	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
+	// "404". Default 2xx; with By also 4xx, except 401, 403, 407, 408, 409, 425 and 429.
+	Statuses []OnceStatus `mapstructure:"statuses"`
+	MaxBody  int          `mapstructure:"max_body"` // bytes, 0 to 1 MiB, default 65,536; of a larger answer only what was done is stored
+	Headers  []string     `mapstructure:"headers"`  // that are stored, in any case; default content-type and location
 
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
@@ -64,6 +66,9 @@ const (
 	OnceBody           = "body"
 	OnceHeader         = "header:"
 )
+
+// OnceStatus is a status of an answer, such as 404, or all of a kind: 2xx.
+type OnceStatus string
 
 // OnceNames are names of stored answers, or [OnceAll].
 type OnceNames []string
@@ -147,7 +152,8 @@ func (r *Rule) KeyLock() Lock {
 
 // StoresStatus reports whether an answer of this status is stored.
 func (o *Once) StoresStatus(status int) bool {
-	return slices.ContainsFunc(o.Statuses, func(text string) bool {
+	return slices.ContainsFunc(o.Statuses, func(of OnceStatus) bool {
+		text := string(of)
 		if text == notRetried {
 			return status >= 400 && status < 500 && !slices.Contains(retriedStatuses, status)
 		}
@@ -156,20 +162,30 @@ func (o *Once) StoresStatus(status int) bool {
 	})
 }
 
-// notRetried stands for the 4xx after which a client does not repeat the same request.
+// notRetried stands for the 4xx after which a client does not repeat the same request. After
+// 401, 403 and 407 it logs in, and repeats it with the same key.
 const notRetried = "4xx-final"
 
-var retriedStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests}
+var retriedStatuses = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+	http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests,
+}
 
 func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	if !byKey && doc.given(path+".forget") && len(o.Forget) > 0 {
+		if o.Statuses == nil && !doc.given(path+".statuses") {
+			o.Statuses = []OnceStatus{"2xx"}
+		}
 		return
+	}
+	if o.Scope == nil && !byKey && !doc.given(path+".scope") {
+		o.Scope = OnceParts{OnceHeader + "authorization", OnceHeader + "cookie"}
 	}
 	if o.Keep == 0 {
 		o.Keep = o.For
 	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
-	statuses, fingerprint := []string{"2xx"}, FingerprintNone
+	statuses, fingerprint := []OnceStatus{"2xx"}, FingerprintNone
 	if byKey {
 		statuses = append(statuses, notRetried)
 	}
@@ -259,7 +275,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	for _, only := range []struct {
 		key string
 		set bool
-	}{{"scope", len(o.Scope) > 0}, {"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
+	}{{"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
 		{"in_use", o.InUse != Reply{}}, {"missing", o.Missing != Reply{}}, {"unavailable", o.Unavailable != Reply{}}, {"for", o.For != 0}} {
 		if at := join(path, only.key); only.set || v.given(at) {
 			v.reject(at, "is for once with by: remove it")
@@ -269,6 +285,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		v.forget(path, o, r)
 		return
 	}
+	v.onceParts(path, "scope", o.Scope)
 	if problem := nameProblem(o.Name); problem != "" {
 		v.reject(path+".name", "%s", problem)
 	}
@@ -280,11 +297,12 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 	if r.Lookup == nil && len(o.Forget) == 0 && v.given(path+".forget") {
 		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
 	}
-	for _, key := range []string{"keep", "statuses", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch"} {
+	for _, key := range []string{"keep", "scope", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch"} {
 		if at := join(path, key); v.given(at) {
 			v.reject(at, "excludes forget: a call that undoes stores no answer")
 		}
 	}
+	v.statuses(path, o)
 	for i, name := range o.Forget {
 		known := false
 		for j := range v.config.Rules {
@@ -302,31 +320,13 @@ func (v *validator) onceByKey(path string, o *Once) {
 	for _, only := range []struct {
 		key string
 		set bool
-	}{{"name", o.Name != ""}, {"forget", len(o.Forget) > 0}, {"duplicate", o.Duplicate != Reply{Status: http.StatusConflict}}} {
+	}{{"name", o.Name != ""}, {"forget", len(o.Forget) > 0}} {
 		if at := join(path, only.key); only.set || v.given(at) {
 			v.reject(at, "is for once of an order, without by: remove it")
 		}
 	}
-	for _, list := range []struct {
-		key   string
-		parts OnceParts
-	}{{"by", o.By}, {"scope", o.Scope}} {
-		for i, part := range list.parts {
-			at := fmt.Sprintf("%s.%s[%d]", path, list.key, i)
-			name, isHeader := strings.CutPrefix(part, OnceHeader)
-			switch {
-			case slices.Contains(list.parts[:i], part):
-				v.reject(at, "%s is given twice: give each part once", quote(part))
-			case isHeader && (!headerName.MatchString(name) || name == OnceIdempotencyKey):
-				v.reject(at, "%s is not the name of a header for a key; write %s for that header", quote(name), OnceIdempotencyKey)
-			case isHeader:
-			case list.key == "scope" && part != "authorization":
-				v.reject(at, "%s is not a header: write {header: name}", quote(part))
-			case list.key == "by" && part != OnceIdempotencyKey && part != OnceBody:
-				v.reject(at, "%s is not one of %s, %s, {header: name}", quote(part), OnceIdempotencyKey, OnceBody)
-			}
-		}
-	}
+	v.onceParts(path, "by", o.By)
+	v.onceParts(path, "scope", o.Scope)
 	if v.given(path+".for") && v.given(path+".keep") {
 		v.reject(path+".for", "is another name of keep: remove one of the two")
 	}
@@ -337,6 +337,40 @@ func (v *validator) onceByKey(path string, o *Once) {
 	v.reply(path+".missing", o.Missing)
 	v.reply(path+".unavailable", o.Unavailable)
 	v.once(path, o)
+}
+
+// onceParts checks the parts of a key, or of its scope.
+func (v *validator) onceParts(path, key string, parts OnceParts) {
+	for i, part := range parts {
+		at := fmt.Sprintf("%s.%s[%d]", path, key, i)
+		name, isHeader := strings.CutPrefix(part, OnceHeader)
+		switch {
+		case slices.Contains(parts[:i], part):
+			v.reject(at, "%s is given twice: give each part once", quote(part))
+		case isHeader && (!headerName.MatchString(name) || name == OnceIdempotencyKey):
+			v.reject(at, "%s is not the name of a header for a key; write %s for that header", quote(name), OnceIdempotencyKey)
+		case isHeader:
+		case key == "scope" && part != "authorization":
+			v.reject(at, "%s is not a header: write {header: name}", quote(part))
+		case key == "by" && part != OnceIdempotencyKey && part != OnceBody:
+			v.reject(at, "%s is not one of %s, %s, {header: name}", quote(part), OnceIdempotencyKey, OnceBody)
+		}
+	}
+}
+
+// statuses checks the statuses of answers.
+func (v *validator) statuses(path string, o *Once) {
+	if len(o.Statuses) == 0 {
+		v.reject(path+".statuses", "is empty: give one, such as 2xx")
+	}
+	for i, of := range o.Statuses {
+		text := string(of)
+		class, isClass := strings.CutSuffix(text, "xx")
+		valid := isClass && len(class) == 1 || len(text) == 3 && strings.Trim(text, "0123456789") == ""
+		if !(valid && text[0] >= '2' && text[0] <= '5') && text != notRetried {
+			v.reject(fmt.Sprintf("%s.statuses[%d]", path, i), "%s is not a status to store: write one such as 201, or 2xx for all of a kind", quote(text))
+		}
+	}
 }
 
 // unstoredHeaders are response headers that belong to one connection, one client or to
@@ -354,16 +388,7 @@ func (v *validator) once(path string, o *Once) {
 		keep = path + ".for"
 	}
 	between(v, keep, o.Keep, time.Second, maxOnceKeep)
-	if len(o.Statuses) == 0 {
-		v.reject(path+".statuses", "is empty: give one, such as 2xx")
-	}
-	for i, text := range o.Statuses {
-		class, isClass := strings.CutSuffix(text, "xx")
-		valid := isClass && len(class) == 1 || len(text) == 3 && strings.Trim(text, "0123456789") == ""
-		if !(valid && text[0] >= '2' && text[0] <= '5') && text != notRetried {
-			v.reject(fmt.Sprintf("%s.statuses[%d]", path, i), "%s is not a status to store: write one such as 201, or 2xx for all of a kind", quote(text))
-		}
-	}
+	v.statuses(path, o)
 	between(v, path+".max_body", o.MaxBody, 0, maxOnceBody)
 	for i, name := range o.Headers {
 		at := fmt.Sprintf("%s.headers[%d]", path, i)
@@ -377,8 +402,9 @@ func (v *validator) once(path string, o *Once) {
 }
 
 var (
-	oncePartsType = reflect.TypeFor[OnceParts]()
-	onceNamesType = reflect.TypeFor[OnceNames]()
+	oncePartsType  = reflect.TypeFor[OnceParts]()
+	onceNamesType  = reflect.TypeFor[OnceNames]()
+	onceStatusType = reflect.TypeFor[OnceStatus]()
 )
 
 // onceParts reads one part of a key, or a list of them.
@@ -404,7 +430,7 @@ func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
 			return nil, r.discard(path)
 		}
 	}
-	if len(parts) == 0 {
+	if len(parts) == 0 && !strings.HasSuffix(path, ".scope") {
 		r.report(path, "is empty: give a part, such as "+OnceIdempotencyKey+", or remove it")
 		return nil, r.discard(path)
 	}

@@ -235,6 +235,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		problem = "has no value: give it one or remove the key"
 	case t == freshnessType:
 		return r.freshness(n, path, shown)
+	case t == onceStatusType && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int":
+		return n.Value, true
 	case t == oncePartsType:
 		return r.onceParts(n, path, shown)
 	case t == onceNamesType:

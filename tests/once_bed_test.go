@@ -20,10 +20,10 @@ type payer struct {
 	*httptest.Server
 	release chan struct{} // closed: calls that hang go on
 
-	mu      sync.Mutex
-	effects map[string]int    // by path
-	headers map[string]string // x-ordergate-* of the last call, by name
-	encoded []string          // Accept-Encoding of each call
+	mu       sync.Mutex
+	effects  map[string]int    // by path
+	headers  map[string]string // x-ordergate-* of the last call, by name
+	received []http.Header     // of each call
 }
 
 func newPayer(t testing.TB) *payer {
@@ -57,7 +57,7 @@ func (p *payer) serve(w http.ResponseWriter, r *http.Request) {
 			p.headers[strings.ToLower(name)] = r.Header.Get(name)
 		}
 	}
-	p.encoded = append(p.encoded, r.Header.Get("Accept-Encoding"))
+	p.received = append(p.received, r.Header.Clone())
 	p.mu.Unlock()
 	query := r.URL.Query()
 	if query.Has("hang") {
@@ -139,7 +139,7 @@ func onceRules(yaml string) string {
     match: {methods: [POST], path: "/orders/{id}/undo"}
     id: {path: id}
     settle: {lock: settlement}
-    once: {forget: true}
+    once: {forget: true, statuses: [2xx, 303]}
   - name: payment
     match: {methods: [POST], path: "/payments"}
     once: {by: idempotency-key, required: true, scope: [{header: x-tenant}, authorization]}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/headername"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -63,10 +64,7 @@ func TestSettleOnce(t *testing.T) {
 		p.wantPaid(t, "/orders/2/settle", 1)
 	})
 	t.Run("not stored", func(t *testing.T) {
-		for i, query := range []string{
-			"status=500", "status=404", "size=70000", "header=Vary:Accept-Language", "header=Vary:*", "gzip&header=Vary:Accept-Encoding",
-			"break",
-		} {
+		for i, query := range []string{"status=500", "status=404", "status=303", "break"} {
 			path := fmt.Sprintf("/orders/%d/settle", 10+i)
 			_, _ = s.send(t.Context(), "POST", path+"?"+query, "")
 			if n := s.redis.Exists(t.Context(), redislock.StoredKey(fmt.Sprintf("order:lock:%d", 10+i), "commission")).Val(); n != 0 {
@@ -80,7 +78,38 @@ func TestSettleOnce(t *testing.T) {
 			})
 			p.wantPaid(t, path, 2)
 		}
-		s.wantLogged("an answer was not stored")
+		s.wantLogged("an answer was not stored", "its status 500 is not one of statuses")
+	})
+	t.Run("done, without an answer", func(t *testing.T) { // the client of each could choose what makes it so
+		for i, query := range []string{
+			"size=70000", "header=Vary:Accept-Language", "header=Vary:*", "gzip&header=Vary:Accept-Encoding", "status=206",
+		} {
+			path := fmt.Sprintf("/orders/%d/settle", 20+i)
+			first := s.must("POST", path+"?"+query, "")
+			if first.verdict != "" || first.status/100 != 2 {
+				t.Errorf("%s: %d %s", query, first.status, first.verdict)
+			}
+			var again answer
+			bedtest.Eventually(t, query+": its lock is free", func() bool {
+				again = s.must("POST", path, "")
+				return again.verdict != "busy"
+			})
+			again.want(t, 409, "duplicate")
+			p.wantPaid(t, path, 1)
+		}
+	})
+	t.Run("another caller", func(t *testing.T) {
+		first := s.must("POST", "/orders/5/settle", "", "Authorization", "Bearer a", "Cookie", "session=1")
+		first.want(t, 200, "")
+		for _, other := range [][]string{
+			nil, {"Authorization", "Bearer a"}, {"Authorization", "Bearer b", "Cookie", "session=1"}, {"Authorization", "Bearer a", "Cookie", "session=2"},
+		} {
+			s.must("POST", "/orders/5/settle", "", other...).want(t, 409, "duplicate")
+		}
+		if again := s.must("POST", "/orders/5/settle", "", "Authorization", "Bearer a", "Cookie", "session=1"); again.verdict != "replayed" || again.body != first.body {
+			t.Errorf("the caller got %d %s %s", again.status, again.verdict, again.body)
+		}
+		p.wantPaid(t, "/orders/5/settle", 1)
 	})
 	t.Run("stored", func(t *testing.T) {
 		for i, query := range []string{"gzip", "status=204", "header=Vary:Accept-Encoding", "header=Location:/orders/7", "size=0", "size=65536"} {
@@ -98,7 +127,7 @@ func TestSettleOnce(t *testing.T) {
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
 		s.must("POST", "/orders/3/undo?status=500", "").want(t, 500, "")
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "replayed")
-		s.must("POST", "/orders/3/undo", "").want(t, 200, "")
+		s.must("POST", "/orders/3/undo?status=303", "").want(t, 303, "")
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
 		p.wantPaid(t, "/orders/3/settle", 2)
 	})
@@ -172,6 +201,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 	for name, refused := range map[string]answer{
 		"another body": pay("11", "k-1"), "another target": s.must("POST", "/payments?x=1", "10", "Idempotency-Key", "k-1"),
+		"another host": pay("10", "k-1", "Host", "other.example"),
 	} {
 		if refused.status != 422 || refused.verdict != "mismatch" || refused.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(refused.body, "docs/once.md") {
 			t.Errorf("%s: %d %s %s", name, refused.status, refused.verdict, refused.body)
@@ -191,6 +221,11 @@ func TestIdempotencyKey(t *testing.T) {
 	if err != nil || a.status != 400 {
 		t.Errorf("two keys: %d %v", a.status, err)
 	}
+	for _, alias := range []string{"X.Tenant", "Idempotency.Key"} {
+		if a := pay("10", "k-1", alias, "b"); a.status != 400 {
+			t.Errorf("beside %s: %d %s", alias, a.status, a.verdict)
+		}
+	}
 	// Another tenant and another login have keys of their own.
 	pay("10", "k-1", "X-Tenant", "b").want(t, 200, "")
 	pay("10", "k-1", "Authorization", "Bearer b").want(t, 200, "")
@@ -198,10 +233,15 @@ func TestIdempotencyKey(t *testing.T) {
 	p.wantPaid(t, "/payments", 3)
 
 	// What is stored, by status.
-	for status, verdict := range map[int]string{404: "replayed", 400: "replayed", 409: "", 429: "", 408: "", 425: "", 500: "", 503: ""} {
+	for status, verdict := range map[int]string{404: "replayed", 400: "replayed", 401: "", 403: "", 409: "", 429: "", 408: "", 425: "", 500: "", 503: ""} {
 		key, path := fmt.Sprint("s-", status), fmt.Sprintf("/payments?status=%d", status)
 		s.must("POST", path, "10", "Idempotency-Key", key).want(t, status, "")
-		s.must("POST", path, "10", "Idempotency-Key", key).want(t, status, verdict)
+		var again answer
+		bedtest.Eventually(t, "the first call has ended", func() bool {
+			again = s.must("POST", path, "10", "Idempotency-Key", key)
+			return again.verdict != "in_use"
+		})
+		again.want(t, status, verdict)
 	}
 
 	// The first is running: 409 at once, and its answer afterwards.
@@ -277,4 +317,23 @@ func TestOnceWithoutRedis(t *testing.T) {
 	s.must("POST", "/payments", "10", "Idempotency-Key", "k").want(t, http.StatusServiceUnavailable, "unavailable")
 	p.wantPaid(t, "/orders/1/settle", 1)
 	p.wantPaid(t, "/payments", 0)
+}
+
+// TestOncePlainAnswers has clients ask for encoded answers by names that PHP takes for
+// Accept-Encoding. The backend gets none of them.
+func TestOncePlainAnswers(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	for i, name := range []string{"Accept-Encoding", "Accept.Encoding"} {
+		s.must("POST", fmt.Sprintf("/orders/%d/settle", 1+i), "", name, "gzip").want(t, 200, "")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, header := range p.received {
+		for name := range header {
+			if headername.Equal(name, "Accept-Encoding") {
+				t.Errorf("call %d has %s", i+1, name)
+			}
+		}
+	}
 }

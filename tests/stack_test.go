@@ -133,7 +133,10 @@ func (s *stack) send(ctx context.Context, method, path, body string, header ...s
 		return answer{}, err
 	}
 	for i := 0; i+1 < len(header); i += 2 {
-		if header[i+1] != "" {
+		switch {
+		case header[i] == "Host":
+			req.Host = header[i+1]
+		case header[i+1] != "":
 			req.Header.Add(header[i], header[i+1])
 		}
 	}

@@ -91,7 +91,7 @@ func (h Headers) strip(from Envoy, first int, whole bool) {
 		if name := h[i].Name.string(); name != "" && removableInitials[name[0]] {
 			if at := slices.Index(removable[:], name); at >= 0 {
 				found[at] = true
-			} else if order.IsOurs(name) {
+			} else if gate.IsForged(name) {
 				forged = true
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ordergate/ordergate/internal/headername"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -21,13 +22,27 @@ var URLOverrides = [...]string{"x-original-url", "x-rewrite-url"}
 // adapter removes them from every create.
 var AnswerOptions = [...]string{"accept-encoding", "range", "if-range"}
 
+// isRespelled reports whether a server may turn a header's name into one of [AnswerOptions].
+func isRespelled(name string) bool {
+	for _, option := range AnswerOptions {
+		if name != option && headername.Equal(name, option) {
+			return true
+		}
+	}
+	return false
+}
+
 // isOwned reports whether a header is one of [Owned], spelled exactly so.
 func isOwned(name string) bool { return slices.Contains(Owned[:], name) }
 
-// Forged returns the request headers that only ordergate may send, or that a server may
-// take for one of them. They are other spellings of [Owned], and headers for clients.
-// [Owned] itself is left out. The names are as they were sent, and are copies. Nearly all
-// requests have none, which costs no allocation.
+// IsForged reports whether an adapter removes a header from every request: only ordergate may
+// send it, or a server may take it for such a header or for one of [AnswerOptions]. They are
+// other spellings of [Owned] and of AnswerOptions, and headers for clients; both as they are
+// are left out.
+func IsForged(name string) bool { return order.IsOurs(name) && !isOwned(name) || isRespelled(name) }
+
+// Forged returns the headers of a request for which [IsForged] is true. The names are as they
+// were sent, and are copies. Nearly all requests have none, which costs no allocation.
 func Forged(header order.Header) (names []string) {
 	for cursor := 0; ; {
 		name, _, next := header.Next(cursor)
@@ -35,7 +50,7 @@ func Forged(header order.Header) (names []string) {
 			return names
 		}
 		cursor = next
-		if order.IsOurs(name) && !isOwned(name) && !slices.Contains(names, name) {
+		if IsForged(name) && !slices.Contains(names, name) {
 			names = append(names, strings.Clone(name))
 		}
 	}

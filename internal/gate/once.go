@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,11 +29,14 @@ type Once struct {
 	MaxBody int                   // the largest stored body, in bytes
 	Headers []string              // that are stored with it, in lower case
 
-	// Fingerprint refuses a call whose method, target or body is not that of the stored
+	// Fingerprint refuses a call whose method, host, target or body is not that of the stored
 	// answer's call.
 	Fingerprint bool
-	// Forget names the stored answers that a successful call (2xx) deletes. Such a call looks
-	// for no answer and stores none.
+	// Scope are request headers, in lower case. A call in which one is not that of the stored
+	// answer's call is a [VerdictDuplicate]. Without Key; that has a scope of its own.
+	Scope []string
+	// Forget names the stored answers that a call deletes whose status is one of Stores. Such a
+	// call looks for no answer and stores none.
 	Forget []string
 
 	Duplicate   Reply // the order was settled by another rule, or together with other orders
@@ -51,8 +55,8 @@ const (
 	OnceReplayed                    // a stored answer was given
 	OnceForgotten                   // stored answers were deleted
 	OnceStatus                      // the answer's status is not one that is stored
-	OnceTooLarge                    // the answer's body is larger than the limit
-	OnceUnfit                       // the answer depends on more than the request, or has trailers
+	OnceTooLarge                    // the answer's body is larger than the limit: what was done is stored
+	OnceUnfit                       // the answer depends on more than the request, or has trailers: the same
 	OnceFailed                      // Redis did not store the answer in time
 	OnceDuplicate                   // the order was settled in another way
 	OnceMismatch                    // the key was used for another request
@@ -108,6 +112,7 @@ type record struct {
 	Rule    string      `json:"rule"`
 	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
 	Request string      `json:"request,omitempty"` // fingerprint of the request
+	Caller  string      `json:"caller,omitempty"`  // hash of the scope
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`
@@ -197,6 +202,7 @@ type onceCall struct {
 
 	orders  string // fingerprint of several orders; "" for one
 	request string // fingerprint of the request; "": none is needed
+	caller  string // hash of the scope of the order; "": it has none
 
 	status  int
 	headers [][2]string // that either stores
@@ -204,6 +210,7 @@ type onceCall struct {
 	size    int
 	length  int    // of the body, by its Content-Length; -1: not given
 	unfit   string // why the answer cannot be stored; "": it can
+	grpc    bool   // the answer is gRPC
 }
 
 // prepareOnce reads what the request says about stored answers. The reason is why it is
@@ -225,6 +232,9 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	if p.Settle != nil && m.Result == order.Named {
 		o.order = p.Settle.Once
 	}
+	if o.order != nil {
+		o.caller = callerOf(o.order.Scope, req.Header)
+	}
 	if o.order == nil && o.key == nil {
 		return order.NoReason
 	}
@@ -232,7 +242,7 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		o.orders = hashOf(m.Batch...)
 	}
 	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
-		o.request = hashOf(req.Method, req.Target, string(req.Body))
+		o.request = hashOf(req.Method, strings.ToLower(req.Host), req.Target, string(req.Body))
 	}
 	c.once = &o
 	return order.NoReason
@@ -255,12 +265,15 @@ func (o *onceCall) both(do func(*Once)) {
 
 // record returns the record of the call's own answer.
 func (o *onceCall) record(rule string, now time.Time) record {
-	return record{Rule: rule, Orders: o.orders, Request: o.request, At: now.UnixMilli()}
+	return record{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, At: now.UnixMilli()}
 }
 
 // begin notes the headers of the call's answer.
 func (o *onceCall) begin(r *Response) {
 	o.status, o.length = r.Status, -1
+	if r.Status == http.StatusPartialContent {
+		o.unfit = "it is a part of something"
+	}
 	if r.Header == nil {
 		o.unfit = "Envoy does not show its headers"
 		return
@@ -286,7 +299,7 @@ func (o *onceCall) begin(r *Response) {
 			announced = true
 		case "content-type":
 			if strings.HasPrefix(value, "application/grpc") {
-				o.unfit = "it is gRPC"
+				o.unfit, o.grpc = "it is gRPC", true
 			}
 		}
 		kept := name == "content-encoding"
@@ -322,17 +335,20 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 	return o.length > 0 && o.size >= o.length
 }
 
-// check returns whether and why not the answer is stored by one of the two.
-func (o *onceCall) check(once *Once) (OnceResult, string) {
+// check returns whether and why not the answer is stored by one of the two. Of an answer that is
+// too large or unfit, what was done is stored: the client of a later call could choose that.
+func (o *onceCall) check(once *Once, grpcStatus string) (OnceResult, string) {
 	switch {
-	case len(once.Forget) > 0 && o.status >= 200 && o.status < 300:
+	case o.grpc && grpcStatus != "0":
+		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
+	case !once.Stores(o.status):
+		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
+	case len(once.Forget) > 0:
 		return OnceForgotten, ""
-	case len(once.Forget) > 0 || !once.Stores(o.status):
-		return OnceStatus, "its status is not stored: " + strconv.Itoa(o.status)
 	case o.unfit != "":
-		return OnceUnfit, o.unfit
+		return OnceUnfit, o.unfit + ": the same call will be refused"
 	case o.size > once.MaxBody:
-		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body)", once.MaxBody)
+		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
 	}
 	return OnceStored, ""
 }
@@ -361,7 +377,7 @@ func (p *Policy) onceReply(v Verdict) (Reply, bool) {
 	}
 	switch v {
 	case VerdictDuplicate:
-		return withProblem(once[len(once)-1].Duplicate, "the order was settled in another way"), true
+		return withProblem(once[len(once)-1].Duplicate, "this was done before, and its answer cannot be given again"), true
 	case VerdictMismatch:
 		return withProblem(once[0].Mismatch, "an answer is stored for another request with the same key or order"), true
 	case VerdictInUse:

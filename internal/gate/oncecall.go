@@ -120,10 +120,11 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	switch {
 	case err != nil:
 		return VerdictUnavailable, nil, err
-	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe:
+	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe,
+		!byKey && r.Caller != c.once.caller:
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
-	case once.Fingerprint && r.Request != c.once.request:
+	case once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
 		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
 		return VerdictMismatch, nil, nil
 	}
@@ -176,13 +177,14 @@ func (c *Call) finishOnce() Step {
 	o := c.once
 	var step Step
 	o.both(func(once *Once) {
-		result, why := o.check(once)
-		switch result {
-		case OnceStored, OnceForgotten:
-			step.Store = true
-		default:
-			c.gate.record.Once(c.Decision.Rule, result)
+		result, why := o.check(once, c.grpcStatus)
+		if step.NotStored == "" {
 			step.NotStored = why
+		}
+		if result == OnceStatus {
+			c.gate.record.Once(c.Decision.Rule, result)
+		} else {
+			step.Store = true
 		}
 	})
 	if step.Store {
@@ -204,17 +206,17 @@ func (c *Call) Store(ctx context.Context) error {
 			lease = c.keyLease
 		}
 		into, ok := lease.(StoringLease)
-		result, _ := o.check(once)
+		result, _ := o.check(once, c.grpcStatus)
 		switch {
 		case !ok:
 		case result == OnceForgotten:
 			into.ForgetAnswers(once.Forget...)
 			results = append(results, result)
-		case result == OnceStored:
+		case result != OnceStatus:
 			r := o.record(c.policy.Rule.Name, c.gate.now())
 			brief := r.text(nil)
 			text := brief
-			if !c.policy.Observe {
+			if result == OnceStored && !c.policy.Observe {
 				r.Status, r.Headers = o.status, o.storedHeaders(once)
 				text = r.text(o.body)
 			}

@@ -3,6 +3,7 @@ package gate
 import (
 	"strings"
 
+	"github.com/ordergate/ordergate/internal/headername"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -65,21 +66,46 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 		texts = append(texts, value)
 	}
 	if !idempotency { // its target belongs to what a key stands for; otherwise it is in the fingerprint
-		texts = append(texts, req.Method, req.Target)
+		texts = append(texts, req.Method, strings.ToLower(req.Host), req.Target)
 	}
 	return hashOf(texts...), order.NoReason
 }
 
-// onlyHeader returns the value of a header, and how often it was sent.
+// callerOf returns a hash of the headers that tell callers apart, "" if there are none of these.
+func callerOf(scope []string, header order.Header) string {
+	if len(scope) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, name := range scope {
+		for cursor := 0; header != nil; {
+			key, text, next := header.Next(cursor)
+			if next < 0 {
+				break
+			}
+			if headername.Equal(key, name) {
+				texts = append(texts, key, text)
+			}
+			cursor = next
+		}
+	}
+	return hashOf(texts...)
+}
+
+// onlyHeader returns the value of a header, and how often it was sent. A header that a server
+// may take for it counts, too.
 func onlyHeader(header order.Header, name string) (value string, n int) {
 	for cursor := 0; header != nil; {
 		key, text, next := header.Next(cursor)
 		if next < 0 {
 			break
 		}
-		if key == name {
+		switch {
+		case key == name:
 			value = text
 			n++
+		case headername.Equal(key, name):
+			n += 2 // the backend may read it in place of the other one
 		}
 		cursor = next
 	}

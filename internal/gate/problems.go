@@ -19,7 +19,7 @@ func NewProblems(log *slog.Logger) *Problems {
 		log:       log,
 		refused:   recurring.New(log, slog.LevelWarn, "settlement refused", "settlements get their locks again"),
 		ended:     recurring.New(log, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again"),
-		unstored:  recurring.New(log, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again"),
+		unstored:  recurring.New(log, slog.LevelWarn, "an answer was not stored", "answers are stored again"),
 		unlearned: recurring.New(log, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again"),
 	}
 }

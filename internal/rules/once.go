@@ -10,8 +10,14 @@ import (
 
 // once compiles what all stored answers have.
 func once(o *config.Once) *gate.Once {
+	scope := make([]string, len(o.Scope))
+	for i, part := range o.Scope {
+		scope[i] = strings.TrimPrefix(part, config.OnceHeader)
+	}
+	slices.Sort(scope) // the order of scopes does not matter
 	return &gate.Once{
-		Name: o.Name, Keep: o.Keep, Stores: o.StoresStatus, MaxBody: o.MaxBody, Headers: o.Headers,
+		Scope: scope,
+		Name:  o.Name, Keep: o.Keep, Stores: o.StoresStatus, MaxBody: o.MaxBody, Headers: o.Headers,
 		Fingerprint: o.Fingerprint == config.FingerprintBody, Forget: o.Forget,
 		Duplicate: reply(o.Duplicate), Mismatch: reply(o.Mismatch),
 	}
@@ -38,9 +44,6 @@ func onceByKey(o *config.Once, r config.Rule, locks LocksOf) (*gate.Once, error)
 			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{})
 		}
 	}
-	for _, part := range o.Scope {
-		compiled.Key.Scope = append(compiled.Key.Scope, strings.TrimPrefix(part, config.OnceHeader))
-	}
-	slices.Sort(compiled.Key.Scope) // the order of scopes does not matter
+	compiled.Key.Scope, compiled.Scope = compiled.Scope, nil
 	return compiled, nil
 }
