@@ -66,7 +66,7 @@ func without(names, forged []string) *extproc.HeaderMutation {
 //
 // Meanwhile an enforced settlement has a path that no backend serves. If Envoy does not
 // send the body, nothing is settled without a lock. The reply that forwards the request
-// calls [showPath].
+// restores the path.
 func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	mode := &procmode.ProcessingMode{
 		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
@@ -99,14 +99,6 @@ const (
 	maxShownPath = 500
 )
 
-// showPath restores a request's hidden path, in the reply to its body.
-func showPath(reply *extproc.ProcessingResponse, hidden string) {
-	if hidden != "" {
-		mutation := reply.GetRequestBody().GetResponse().GetHeaderMutation()
-		mutation.SetHeaders = append(mutation.SetHeaders, set(headerPath, hidden))
-	}
-}
-
 // onRequest replies to the request's headers, or to its body.
 func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
 	common := &extproc.CommonResponse{HeaderMutation: mutation}
@@ -135,6 +127,14 @@ type forwarding struct {
 	forged     []string // the client's headers that only ordergate may send
 }
 
+// reply forwards the request, with its path.
+func (p *forwarding) reply(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+	if p.hiddenPath != "" {
+		mutation.SetHeaders = append(mutation.SetHeaders, set(headerPath, p.hiddenPath))
+	}
+	return onRequest(p.at, mutation, mode)
+}
+
 // skip forwards a request that needs nothing more.
 func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	names, usual := removeButVerdict, skipRuled
@@ -144,7 +144,7 @@ func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	if p.at == atHeaders && len(p.forged) == 0 {
 		return usual
 	}
-	return onRequest(p.at, without(names, p.forged), skipRest)
+	return p.reply(without(names, p.forged), skipRest)
 }
 
 // watch forwards a lookup, and requests the headers of its answer.
@@ -152,7 +152,7 @@ func (p *forwarding) watch() *extproc.ProcessingResponse {
 	if len(p.forged) == 0 {
 		return watchAnswer
 	}
-	return onRequest(atHeaders, without(removeButVerdict, p.forged), onlyHeaders)
+	return p.reply(without(removeButVerdict, p.forged), onlyHeaders)
 }
 
 // forward forwards a request with its lease. The lease is nil in observe mode.
@@ -173,7 +173,7 @@ func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.Process
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
 		}
 	}
-	return onRequest(p.at, mutation, mode)
+	return p.reply(mutation, mode)
 }
 
 // expectAnswer forwards a create.
@@ -182,7 +182,7 @@ func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
 		mode = headersAndBody
 	}
-	return onRequest(p.at, without(removeForCreate, p.forged), mode)
+	return p.reply(without(removeForCreate, p.forged), mode)
 }
 
 func set(name, value string) *corev3.HeaderValueOption {

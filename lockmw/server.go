@@ -158,9 +158,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		a.gate.LogRefused(s.log, &call.Decision, req.Header)
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		reply := pass.skip(&call)
-		showPath(reply, pass.hiddenPath)
-		return stream.Send(reply)
+		return stream.Send(pass.skip(&call))
 	case call.Decision.Action == gate.ActionLookup:
 		return s.handleLookup(stream, &call, &pass)
 	case !call.NeedsLock && pass.at == atBody && call.RefuseDuplicate(stream.Context()):

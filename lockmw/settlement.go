@@ -60,9 +60,7 @@ func (b *settlement) onGrant(g gate.Grant) {
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
 		b.replied = true
-		reply := b.pass.forward(b.call, step.Lease)
-		showPath(reply, b.pass.hiddenPath)
-		if err := b.stream.Send(reply); err != nil {
+		if err := b.stream.Send(b.pass.forward(b.call, step.Lease)); err != nil {
 			// The message was not sent, so Envoy did not forward the request. (After a
 			// message that was sent, the request may still be gone. Such a call ends
 			// without an answer, and the lock is held.)
