@@ -138,8 +138,7 @@ func (s *stack) wantFate1(t *testing.T, client redis.UniversalClient) {
 	bedtest.Eventually(t, "order 1 is free", func() bool { return client.Exists(t.Context(), "order:lock:1").Val() == 0 })
 }
 
-// TestConditionsWithinAnother settles within a settlement: its conditions are not checked
-// again, and those of another order are.
+// TestConditionsWithinAnother settles within a settlement: the conditions must hold for it, too.
 func TestConditionsWithinAnother(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
@@ -147,11 +146,14 @@ func TestConditionsWithinAnother(t *testing.T) {
 	outer := s.hang(b, "POST", "/orders/1/settle", "")
 	must(t, s.redis.Set(t.Context(), "day:closed", "1", 0).Err())
 	lease := outer.ours("lease")
-	s.must("POST", "/orders/1/settle", "", leaseHeader, lease).want(t, 200, "")
+	s.must("POST", "/orders/1/settle", "", leaseHeader, lease).want(t, 425, "not_ready")
 	s.must("POST", "/orders/2/settle", "", leaseHeader, lease).want(t, 425, "not_ready")
 	s.must("POST", "/orders/2/settle", "", leaseHeader, "00000000-0000-4000-8000-000000000000:1").want(t, 425, "not_ready")
 	s.must("POST", "/batch", `{"ids":[1,2]}`, leaseHeader, lease, "Content-Type", jsonBody).want(t, 425, "not_ready")
 	s.wantFate("2", released)
+	must(t, s.redis.Del(t.Context(), "day:closed").Err())
+	s.must("POST", "/orders/1/settle", "", leaseHeader, lease).want(t, 200, "")
+	must(t, s.redis.Set(t.Context(), "day:closed", "1", 0).Err())
 	b.goOn()
 	outer.wantAnswer(t)
 	s.wantFate("1", released)

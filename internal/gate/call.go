@@ -27,13 +27,15 @@ type Call struct {
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	namedID       string      // the ID in the request of a create; "": none
-	idPrefix      string      // of the ID that a create learns: the parts in its request
-	mayCreate     bool        // a create may have made an order that is not learned yet
-	forwarded     bool        // of a call with a lock: the backend may have the request
-	answer        Response    // the answer to a create, as far as it has arrived
-	grpcStatus    string      // of the answer to a gRPC call, in its trailers or alone in its headers
-	grpcEnded     bool        // the answer to a gRPC call has ended, and its outcome is unknown
-	start         time.Time
+	// conditionValues are those of the headers that the conditions of a settlement use.
+	conditionValues []string
+	idPrefix        string   // of the ID that a create learns: the parts in its request
+	mayCreate       bool     // a create may have made an order that is not learned yet
+	forwarded       bool     // of a call with a lock: the backend may have the request
+	answer          Response // the answer to a create, as far as it has arrived
+	grpcStatus      string   // of the answer to a gRPC call, in its trailers or alone in its headers
+	grpcEnded       bool     // the answer to a gRPC call has ended, and its outcome is unknown
+	start           time.Time
 
 	Decision     Decision
 	NeedsBody    bool // call Open again, with the request's body

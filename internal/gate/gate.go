@@ -57,8 +57,7 @@ type Locker interface {
 	Key(id string) string
 	// Acquire blocks until it holds the locks of all the orders, or of none. It returns an
 	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found
-	// one, an UnmetError if a condition does not hold, ctx's error if ctx ended, and any other
-	// error if the locks are unavailable. If ctx ended, the Locker releases what it was granted.
+	// one, ctx's error if ctx ended, and any other error if the locks are unavailable. If ctx ended, the Locker releases what it was granted.
 	Acquire(ctx context.Context, request LockRequest) (Lease, error)
 }
 
@@ -69,11 +68,6 @@ type LockRequest struct {
 	Purpose        string   // for an operator who inspects the lock
 	Stored         string   // the name of stored answers to look for before the lock is taken; "": none
 	Client         string   // the caller's address, or its network; "": unknown
-
-	// Conditions must hold when the locks are granted; nil: there are none. They are not
-	// checked again for a call that enters the presented lease. Headers are for their Check.
-	Conditions Conditions
-	Headers    []string
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is

@@ -6,21 +6,33 @@ import (
 	"fmt"
 )
 
-// acquire acquires the call's locks, and then decides whether a create names an order that
-// exists. The first decision is from before the lock: another create of the order may have
-// ended since.
+// acquire acquires the call's locks, and then decides what another call of the order may have
+// changed until then.
 func (c *Call) acquire(ctx context.Context) Grant {
 	g := c.acquireLocks(ctx)
-	dedup := c.policy.dedup()
-	if g.Err != nil || dedup == nil || !c.hasOrder() {
+	if g.Err != nil || !c.hasOrder() {
 		return g
 	}
-	switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
-	case VerdictDuplicate, VerdictUnavailable:
+	if err := c.recheck(ctx); err != nil {
 		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
-		return Grant{Err: dedupError(v)}
+		return Grant{Err: err}
 	}
 	return g
+}
+
+// recheck decides whether the conditions of a settlement hold, and whether the order of a create
+// exists. The call has its locks.
+func (c *Call) recheck(ctx context.Context) error {
+	if conditions := c.policy.conditions(); conditions != nil {
+		return conditions.Check(ctx, c.lockRequest.IDs, c.conditionValues)
+	}
+	if dedup := c.policy.dedup(); dedup != nil {
+		switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
+		case VerdictDuplicate, VerdictUnavailable:
+			return dedupError(v)
+		}
+	}
+	return nil
 }
 
 // dedupError is the verdict of a [Dedup] that refuses a create which has its locks.
@@ -61,7 +73,7 @@ func (c *Call) acquireLocks(ctx context.Context) Grant {
 // other call.
 func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 	switch {
-	case c.policy.dedup() != nil && c.hasOrder(): // its decision blocks
+	case (c.policy.dedup() != nil || c.policy.conditions() != nil) && c.hasOrder(): // they block
 	case c.hasKey() && !c.hasOrder():
 		async, ok := c.policy.Once.Key.Lock.(AsyncLocker)
 		return ok && async.AcquireAsync(ctx, c.keyRequest(), func(lease Lease, err error) {

@@ -32,7 +32,7 @@ type Conditions interface {
 	Check(ctx context.Context, ids, headers []string) error
 }
 
-// UnmetError is the error of a [Locker] and of [Conditions] if a condition does not hold.
+// UnmetError is the error of [Conditions] if one does not hold.
 type UnmetError struct{ Condition int } // its index
 
 func (e *UnmetError) Error() string {
@@ -100,9 +100,9 @@ func validHeaderValue(value string) bool {
 	return true
 }
 
-// prepareConditions adds the rule's conditions to the lock request. The reason is why the
-// request is refused: its headers do not have what the conditions need. In observe mode, such
-// a request has nothing to lock.
+// prepareConditions reads the headers that the rule's conditions use. The reason is why the
+// request is refused: it does not have what they need. In observe mode, such a request has
+// nothing to lock.
 func (c *Call) prepareConditions(header order.Header) order.Reason {
 	if c.policy.Settle == nil || c.policy.Settle.Require == nil || len(c.lockRequest.IDs) == 0 {
 		return order.NoReason
@@ -113,12 +113,20 @@ func (c *Call) prepareConditions(header order.Header) order.Reason {
 		c.lockRequest.IDs = nil
 		return why
 	}
-	c.lockRequest.Conditions, c.lockRequest.Headers = r.Conditions, values
+	c.conditionValues = values
 	return order.NoReason
 }
 
+// conditions returns those that must hold before the call is forwarded; nil: there are none.
+func (p *Policy) conditions() Conditions {
+	if p.Settle == nil || p.Settle.Require == nil {
+		return nil
+	}
+	return p.Settle.Require.Conditions
+}
+
 // ConditionHeaders returns the header values that the conditions of the call use.
-func (c *Call) ConditionHeaders() []string { return c.lockRequest.Headers }
+func (c *Call) ConditionHeaders() []string { return c.conditionValues }
 
 // reply returns the answer for a condition that does not hold.
 func (r *Require) reply(index int) (Reply, Verdict, bool) {

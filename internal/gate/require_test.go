@@ -15,21 +15,29 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// noConditions is the Conditions of a policy whose Lock decides.
-type noConditions struct{}
+// conditions return an error, and note what they are checked for.
+type conditions struct {
+	err     error
+	checked []string
+}
 
-func (noConditions) Check(context.Context, []string, []string) error { return nil }
+// Check implements gate.Conditions.
+func (c *conditions) Check(_ context.Context, ids, headers []string) error {
+	c.checked = append(c.checked, fmt.Sprintf("%q %q", ids, headers))
+	return c.err
+}
 
 // requireBench is a gate with one rule, which has two conditions.
 type requireBench struct {
-	gate   *gate.Gate
-	lock   *gatetest.Lock
-	record *gatetest.Recorder
+	gate       *gate.Gate
+	lock       *gatetest.Lock
+	conditions *conditions
+	record     *gatetest.Recorder
 }
 
 func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBench {
 	t.Helper()
-	b := &requireBench{lock: &gatetest.Lock{Journal: &gatetest.Journal{}}, record: &gatetest.Recorder{}}
+	b := &requireBench{lock: &gatetest.Lock{Journal: &gatetest.Journal{}}, conditions: &conditions{}, record: &gatetest.Recorder{}}
 	var err error
 	b.gate, err = gate.New([]gate.Policy{{
 		Rule: order.Rule{
@@ -39,7 +47,7 @@ func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBenc
 		Observe: observe,
 		Invalid: gate.Reply{Status: 400},
 		Settle: &gate.Settle{Lock: b.lock, Require: &gate.Require{
-			Conditions: noConditions{}, Headers: headers,
+			Conditions: b.conditions, Headers: headers,
 			Otherwise: []gate.Reply{{Status: 425, RetryAfter: time.Second}, {Status: 409, Body: "frozen"}},
 		}},
 	}}, b.record, time.Now)
@@ -55,17 +63,20 @@ func (b *requireBench) open(header ...[2]string) gate.Call {
 	})
 }
 
-// TestNotReady has a locker that reports conditions that do not hold.
+// TestNotReady has conditions that do not hold: the call gives up the lock that it has.
 func TestNotReady(t *testing.T) {
 	for condition, want := range []gate.Reply{{Status: 425, RetryAfter: time.Second}, {Status: 409, Body: "frozen"}} {
 		for _, observe := range []bool{false, true} {
 			b := newRequireBench(t, observe)
-			b.lock.Err = fmt.Errorf("acquiring: %w", &gate.UnmetError{Condition: condition})
+			b.conditions.err = fmt.Errorf("checking: %w", &gate.UnmetError{Condition: condition})
 			c := b.open()
 			step := c.Granted(t.Context(), c.Acquire(t.Context()))
 			c.Ended(t.Context())
 			if diff := cmp.Diff(gate.Step{Refuse: !observe, Forward: observe}, step); diff != "" {
 				t.Error("step (-want +got):\n" + diff)
+			}
+			if events := b.lock.Journal.Lines(); !strings.HasPrefix(events[len(events)-1], "release") {
+				t.Errorf("the lock stays taken: %q", events)
 			}
 			reply, verdict, ok := b.gate.Policies()[0].Reply(c.Decision.Refusal())
 			if !ok || verdict != gate.VerdictNotReady || !cmp.Equal(want, reply, cmp.AllowUnexported(gate.Reply{})) {
@@ -85,22 +96,15 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestConditionsOfARequest checks what the locker receives.
+// TestConditionsOfARequest checks what the conditions are checked for.
 func TestConditionsOfARequest(t *testing.T) {
 	b := newRequireBench(t, false, "x-store", "x-day")
 	c := b.open([2]string{"x-day", "2026-11-24"}, [2]string{"x-other", "1"}, [2]string{"x-store", "A.b_c:7-"})
 	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Forward {
 		t.Fatalf("step %+v", step)
 	}
-	request := b.lock.Requests()[0]
-	if request.Conditions == nil || !cmp.Equal(request.Headers, []string{"A.b_c:7-", "2026-11-24"}) {
-		t.Errorf("headers %q, conditions %v", request.Headers, request.Conditions)
-	}
-	plain := newBench(t, false)
-	other := settleCall(plain)
-	other.Acquire(t.Context())
-	if request := plain.lock.Requests()[0]; request.Conditions != nil || request.Headers != nil {
-		t.Errorf("a rule without conditions: %+v", request)
+	if diff := cmp.Diff([]string{`["42"] ["A.b_c:7-" "2026-11-24"]`}, b.conditions.checked); diff != "" {
+		t.Errorf("checked (-want +got):\n%s", diff)
 	}
 }
 
@@ -160,7 +164,7 @@ func TestTooManyConditions(t *testing.T) {
 // TestConditionUnavailable checks that a condition that cannot be checked is trouble.
 func TestConditionUnavailable(t *testing.T) {
 	b := newRequireBench(t, false)
-	b.lock.Err = errors.New("condition latch cannot be checked: WRONGTYPE")
+	b.conditions.err = errors.New("condition latch cannot be checked: WRONGTYPE")
 	c := b.open()
 	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
 		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)

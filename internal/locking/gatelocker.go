@@ -71,7 +71,7 @@ func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, 
 				return nil, err
 			}
 		}
-		held, err := g.acquire(short, request, until)
+		held, err := g.acquireLocks(short, request, until)
 		if err != nil {
 			slot.end()
 			if short.Err() != nil && ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, 
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	if len(request.IDs) != 1 || request.Conditions != nil || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
+	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
