@@ -14,7 +14,7 @@ import (
 // TestOnceForget deletes stored answers of orders with and without parts. The audit has each.
 func TestOnceForget(t *testing.T) {
 	t.Parallel()
-	server := bedtest.New(t).Redis("--user", "narrow", "on", ">secret", "~{*", "~redisson_*", "&*", "+@all")
+	server := bedtest.New(t).Redis("--user", "narrow", "on", ">secret", "~{*", "~order:lock:*", "~redisson_*", "&*", "+@all")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	file := writeConfig(t, fmt.Sprintf(onceExplained, "addresses: ["+server.Addr()+"]"))

@@ -11,7 +11,7 @@ import (
 // acquireOne re-enters a lock, or takes it.
 func (l *Locker) acquireOne(ctx context.Context, key string, o AcquireOption, end time.Time) (*Lease, error) {
 	if o.present != "" {
-		p, asked, err := l.reenterOne(ctx, key, o.present)
+		p, asked, err := l.reenterOne(ctx, key, o)
 		if err != nil {
 			return nil, err
 		}
@@ -101,13 +101,16 @@ func (l *Locker) await(ctx context.Context, v *waitLoop) (*Lease, error) {
 
 // reenterOne takes part in the lease of the presented owner. The part has no
 // fence when that owner does not hold the lock.
-func (l *Locker) reenterOne(ctx context.Context, key, present string) (part, time.Time, error) {
-	if len(l.nodes) > 1 || !isOwner(present) {
+func (l *Locker) reenterOne(ctx context.Context, key string, o AcquireOption) (part, time.Time, error) {
+	if len(l.nodes) > 1 || !isOwner(o.present) {
 		return part{}, time.Time{}, nil
 	}
 	entry := l.newOwner()
-	a, err := l.reenter(ctx, key, present, entry)
-	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, l.explain(key, err)
+	a, err := l.reenter(ctx, key, o.present, entry, o.stored)
+	if !isStored(err) {
+		err = l.explain(key, err)
+	}
+	return part{key: key, owner: o.present, fence: a.fence, entry: entry}, a.asked, err
 }
 
 // reenterEach is reenterOne for several keys at once: the calls share round
@@ -127,7 +130,7 @@ func (l *Locker) reenterEach(ctx context.Context, keys []string, o AcquireOption
 	for i, key := range keys {
 		wg.Go(func() {
 			e := &entries[i]
-			e.part, e.asked, e.err = l.reenterOne(ctx, key, o.present)
+			e.part, e.asked, e.err = l.reenterOne(ctx, key, o)
 		})
 	}
 	wg.Wait()

@@ -98,7 +98,7 @@ func TestOnlyOurLeasesAreEntered(t *testing.T) {
 				if name == "ordergate_fence" { // which only its form keeps out
 					return
 				}
-				if a, err := l.reenter(t.Context(), key, name, "entry"); err != nil || a.granted() {
+				if a, err := l.reenter(t.Context(), key, name, "entry", ""); err != nil || a.granted() {
 					t.Errorf("entered a lock that ordergate did not grant: %v, %v", a, err)
 				}
 				if left := c.PTTL(t.Context(), key).Val(); left > before {
@@ -111,7 +111,7 @@ func TestOnlyOurLeasesAreEntered(t *testing.T) {
 	readers := newLocker(t, c, Options{Kind: Read})
 	play(t, c, "r", "hset k mode read "+java+" 1\nset {k}:"+java+":rwlock_timeout:1 1 px 20000\npexpire k 20000")
 	for _, name := range []string{"mode", "read", java} {
-		if a, err := readers.reenter(t.Context(), "r", name, "entry"); err != nil || a.granted() {
+		if a, err := readers.reenter(t.Context(), "r", name, "entry", ""); err != nil || a.granted() {
 			t.Errorf("presenting %s: %v, %v", name, a, err)
 		}
 		release(t, acquire(t, readers, "r", Reenter(name)))
@@ -296,7 +296,7 @@ func TestHeldWithinIsNotEntered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, when := range []string{"beside the call around it", "after the call around it"} {
-			if a, err := l.reenter(t.Context(), key, outer.Owner(), "entry"); err != nil || a.granted() {
+			if a, err := l.reenter(t.Context(), key, outer.Owner(), "entry", ""); err != nil || a.granted() {
 				t.Errorf("%s: a lease with a part that is held was entered: %v, %v", when, a, err)
 			}
 			release(t, outer)

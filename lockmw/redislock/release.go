@@ -1,8 +1,10 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +26,7 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 }
 
 func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
-	if s := lease.stores(); s != nil && p.entry == "" {
+	if s := lease.stores(); s != nil {
 		return l.releaseStoring(ctx, lease, p, s)
 	}
 	late := hasLateReplies(p.settled)
@@ -57,7 +59,9 @@ func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
 		wg.Go(func() { errs[i] = do(&lease.parts[i]) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	// A part without a reply has to be repeated, whether or not others are lost.
+	unknown := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, ErrLost) })
+	return cmp.Or(errors.Join(unknown...), errors.Join(errs...))
 }
 
 // holdLease leaves the parts of a finished lease taken for the hold time.

@@ -24,8 +24,8 @@ type scripts struct {
 	dequeue                  *redisbatch.Script // kind Fair
 
 	// The same for calls whose answers are stored (stored.go), of kinds with one holder.
-	acquireStored, acquireAllStored *redisbatch.Script
-	store, forget                   *redisbatch.Script
+	acquireStored, acquireAllStored, reenterStored *redisbatch.Script
+	store, forget                                  *redisbatch.Script
 }
 
 // scriptsOf composes the scripts of a kind of lock in a format.
@@ -39,7 +39,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 		s.acquire, s.release = of("acquire_usual", "acquire"), of("release_usual", "release")
 	}
 	if !kind.shared() {
-		s.acquireStored = of("stored", "acquire")
+		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored", "reenter")
 		s.store, s.forget = of("store", "release"), of("forget", "release")
 	}
 	if kind == Exclusive && format == Redisson {

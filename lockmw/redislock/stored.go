@@ -1,9 +1,12 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,8 +32,8 @@ var forgetScript = redis.NewScript(lua("forget_alone"))
 var errNoStore = errors.New("locks with several holders or servers have no stored answers")
 
 // Stored looks for a stored answer by its name before the lock is taken, in the same script.
-// If there is one, Acquire returns it as [*StoredAnswer]. A lease that is entered again
-// ([Reenter]) is granted without that: its outer call is the one that the answer is for.
+// If there is one, Acquire returns it as [*StoredAnswer]. A call within a lease ([Reenter])
+// looks for one too: the outer call may be another kind of call.
 func Stored(name string) AcquireOption { return AcquireOption{stored: name} }
 
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
@@ -41,8 +44,8 @@ type storing struct {
 	name        string
 	text, brief string
 	keep        time.Duration
-	forget      []string // names; not with the above
-	again       bool     // the release is repeated
+	since       time.Time // of keep
+	forget      []string  // names; not with the above
 }
 
 // StoreAnswer has the release of the lease store an answer by this name, for so long. Of
@@ -52,7 +55,7 @@ type storing struct {
 func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.storing = &storing{name: name, text: text, brief: brief, keep: keep}
+	l.storing = &storing{name: name, text: text, brief: brief, keep: keep, since: time.Now()}
 }
 
 // ForgetAnswers has the release of the lease delete the stored answers by these names.
@@ -66,13 +69,6 @@ func (l *Lease) ForgetAnswers(names ...string) {
 // error wraps [ErrLost] once the lease has ended by itself: the answer is stored then, if
 // Redis has replied. For any other error, call it again.
 func (l *Lease) ReleaseAgain(ctx context.Context) error {
-	l.mu.Lock()
-	if l.storing != nil {
-		again := *l.storing
-		again.again = true
-		l.storing = &again
-	}
-	l.mu.Unlock()
 	err := l.locker.releaseLease(ctx, l)
 	if errors.Is(err, ErrLost) {
 		l.countLoss()
@@ -105,20 +101,19 @@ func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) 
 	}
 	c := redisbatch.NewCall(script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
-	first := c.Key(FenceKey(p.key)).Keys() + 1
+	first := c.Keys() + 1
 	for _, name := range names {
 		c.Key(StoredKey(p.key, name))
 	}
 	owner := l.field(p.owner)
-	c.Text(owner).Text(n.publish).Text(Channel(l.opts.Kind, p.key)).Text(owner)
+	c.Text(owner).Text(n.publish).Text(Channel(l.opts.Kind, p.key)).Text(cmp.Or(p.entry, owner))
 	if s.forget != nil {
 		c.Number(first)
 	} else {
-		c.Text(lease.textFor(p, s)).Number(s.keep.Milliseconds())
+		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
+		c.Text(strconv.FormatInt(p.fence, 10) + " " + lease.textFor(p, s)).Number(left.Milliseconds())
 	}
-	if s.forget != nil || s.again {
-		c.Number(p.fence)
-	}
+	c.Number(p.fence)
 	c.Repeated = 1
 	return c
 }
@@ -154,9 +149,18 @@ func (l *Locker) releaseStoring(ctx context.Context, lease *Lease, p *part, s *s
 // asStored returns the stored answer that an acquire found, if that is what the error says.
 func asStored(err error) error {
 	if text, ok := errors.AsType[redisbatch.TextAnswer](err); ok {
-		return &StoredAnswer{Text: string(text)}
+		return &StoredAnswer{Text: withoutFence(string(text))}
 	}
 	return nil
+}
+
+// withoutFence returns the text of an answer, without the fence of the call that stored it: ""
+// of one that is forgotten.
+func withoutFence(stored string) string {
+	if text := strings.TrimLeft(stored, "0123456789"); text == "" || text[0] == ' ' && len(text) < len(stored) {
+		return strings.TrimPrefix(text, " ")
+	}
+	return stored // it was stored by hand
 }
 
 func isStored(err error) bool {
@@ -169,10 +173,11 @@ func isStored(err error) bool {
 func ReadStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) ([]string, error) {
 	texts := make([]string, len(names))
 	for i, name := range names {
-		var err error
-		if texts[i], err = client.Get(ctx, StoredKey(key, name)).Result(); err != nil && !errors.Is(err, redis.Nil) {
+		stored, err := client.Get(ctx, StoredKey(key, name)).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading the stored answer of %s: %w", key, err)
 		}
+		texts[i] = withoutFence(stored)
 	}
 	return texts, nil
 }
@@ -180,7 +185,7 @@ func ReadStored(ctx context.Context, client redis.UniversalClient, key string, n
 // ForgetStored deletes the stored answers of a lock by these names. It returns how many there
 // were.
 func ForgetStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) (int, error) {
-	keys := []string{FenceKey(key)}
+	keys := []string{key, FenceKey(key)}
 	for _, name := range names {
 		keys = append(keys, StoredKey(key, name))
 	}

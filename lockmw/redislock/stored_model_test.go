@@ -19,7 +19,7 @@ import (
 //     forgotten, so that an effect with a stored answer happens once;
 //   - a call finds no answer but that of its own locks and its own name, as it was stored;
 //   - a call that got no lock, or has not released it yet, has stored nothing;
-//   - a release that is repeated changes nothing once another call had the lock.
+//   - what a call or an operator has forgotten does not come back by an earlier call.
 type storedModel struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -38,9 +38,11 @@ type storedModel struct {
 	unsure  []*modelLease          // a release of which has failed
 }
 
+// modelAnswer is an answer, or what is in its place once it is forgotten.
 type modelAnswer struct {
-	text string
-	keep time.Duration
+	text  string // "": it is forgotten
+	keep  time.Duration
+	fence int64 // of the call that stored or forgot it
 }
 
 // modelLease is a lease, and what its release does.
@@ -108,7 +110,7 @@ func (m *storedModel) groups(keys []string) (groups [][]string) {
 func (m *storedModel) expect(keys []string, name string) (text string, stored, free bool) {
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
-			if a, ok := m.answers[StoredKey(key, name)]; ok && name != "" {
+			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" {
 				return a.text, true, false
 			}
 		}
@@ -182,17 +184,14 @@ func (m *storedModel) release(l *modelLease) string {
 		l.forget = modelNames[m.random.IntN(2):]
 		l.ForgetAnswers(l.forget...)
 	}
-	mode, newer := max(loseNothing, m.random.IntN(8)-5), m.newer(l)
+	mode := max(loseNothing, m.random.IntN(8)-5)
 	m.lossy.mode.Store(int32(mode))
 	err := l.Release(m.t.Context())
 	m.lossy.mode.Store(loseNothing)
 	m.note("release %q, stores %q, forgets %q (losses %d): %v", l.keys, l.text, l.forget, mode, err)
 	lost := m.isLost(l)
 	if mode != loseCalls {
-		if l.forget == nil {
-			newer = nil
-		}
-		m.released(l, newer)
+		m.released(l)
 	}
 	stores := l.text != "" || l.forget != nil
 	switch {
@@ -211,10 +210,9 @@ func (m *storedModel) release(l *modelLease) string {
 }
 
 func (m *storedModel) releaseAgain(l *modelLease) string {
-	lost, newer := m.isLost(l), m.newer(l)
-	err := l.ReleaseAgain(m.t.Context())
+	lost, err := m.isLost(l), l.ReleaseAgain(m.t.Context())
 	m.note("release %q again, stores %q, forgets %q: %v", l.keys, l.text, l.forget, err)
-	m.released(l, newer)
+	m.released(l)
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
 		return fmt.Sprintf("a lock of it is lost: %v; released again: %v", lost, err)
 	}
@@ -226,32 +224,17 @@ func (m *storedModel) isLost(l *modelLease) bool {
 	return slices.ContainsFunc(l.keys, func(key string) bool { return m.holder[key] != l })
 }
 
-// newer returns those of the locks that have a newer fence: another call had the lock since, or
-// answers were forgotten by hand.
-func (m *storedModel) newer(l *modelLease) map[string]bool {
-	found := make(map[string]bool)
-	for i := range l.parts {
-		p := &l.parts[i]
-		fence, err := m.client.Get(m.t.Context(), FenceKey(p.key)).Int64()
-		if err != nil {
-			m.t.Error(err)
-		}
-		found[p.key] = fence != p.fence
-	}
-	return found
-}
-
-// released is what a release does that arrives. It leaves alone what is beside locks that have a
-// newer fence.
-func (m *storedModel) released(l *modelLease, newer map[string]bool) {
+// released is what a release does that arrives.
+func (m *storedModel) released(l *modelLease) {
 	whole := make(map[uint16]bool) // slots that have the text
-	for _, key := range l.keys {
+	for i := range l.parts {
+		key, fence := l.parts[i].key, l.parts[i].fence
 		if m.holder[key] == l {
 			delete(m.holder, key)
 		}
 		for _, name := range l.forget {
-			if !newer[key] {
-				delete(m.answers, StoredKey(key, name))
+			if m.answers[StoredKey(key, name)].fence <= fence {
+				m.answers[StoredKey(key, name)] = modelAnswer{fence: fence}
 			}
 		}
 		if l.text == "" {
@@ -264,8 +247,8 @@ func (m *storedModel) released(l *modelLease, newer map[string]bool) {
 		if !whole[slot] {
 			whole[slot], text = true, l.text
 		}
-		if _, ok := m.answers[StoredKey(key, l.name)]; !ok && !newer[key] {
-			m.answers[StoredKey(key, l.name)] = modelAnswer{text, l.keep}
+		if there := m.answers[StoredKey(key, l.name)]; there.text == "" && there.fence <= fence {
+			m.answers[StoredKey(key, l.name)] = modelAnswer{text, l.keep, fence}
 		}
 	}
 }
@@ -288,12 +271,18 @@ func (m *storedModel) endAnswer() string {
 
 func (m *storedModel) forgetByHand() string {
 	key, names, there := m.pick(m.keys), modelNames[m.random.IntN(2):], 0
+	fence, _ := m.client.Get(m.t.Context(), FenceKey(key)).Int64() // or there is none
+	if m.holder[key] == nil {
+		fence++
+	}
 	m.note("forget %q of %s", names, key)
 	for _, name := range names {
-		if _, ok := m.answers[StoredKey(key, name)]; ok {
+		if m.answers[StoredKey(key, name)].text != "" {
 			there++
 		}
-		delete(m.answers, StoredKey(key, name))
+		if delete(m.answers, StoredKey(key, name)); fence > 1 {
+			m.answers[StoredKey(key, name)] = modelAnswer{fence: fence}
+		}
 	}
 	if n, err := ForgetStored(m.t.Context(), m.client, key, names...); err != nil || n != there {
 		return fmt.Sprintf("forgot %d of %d, error %v", n, there, err)
@@ -328,7 +317,7 @@ func (m *storedModel) compare() string {
 			return fmt.Sprintf("%s is taken: %v", key, taken)
 		}
 		for i, name := range modelNames {
-			want, text, left := m.answers[StoredKey(key, name)], all[key].stored[i].Val(), all[key].left[i].Val()
+			want, text, left := m.answers[StoredKey(key, name)], withoutFence(all[key].stored[i].Val()), all[key].left[i].Val()
 			if text != want.text {
 				return fmt.Sprintf("beside %s, %q is stored as %s, want %q", key, text, name, want.text)
 			}

@@ -147,27 +147,66 @@ func TestStoredOfSeveral(t *testing.T) {
 	})
 }
 
-// TestStoredInParts checks that a call within a lease stores nothing, and that the answer of
-// the outer call is stored while the inner one goes on.
+// TestStoredInParts checks that a call within a lease stores its answer and finds it, whatever the
+// outer call is, and that the answer of the outer call is stored while an inner one goes on.
 func TestStoredInParts(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		l := newLocker(t, client, Options{})
-		outer := acquire(t, l, "k", Stored("pay"))
+		outer := acquire(t, l, "k", Stored("ship"))
 		inner := acquire(t, l, "k", Stored("pay"), Reenter(outer.Owner()))
 		inner.StoreAnswer("pay", "inner", "", time.Minute)
 		release(t, inner)
-		inner = acquire(t, l, "k", Stored("pay"), Reenter(outer.Owner()))
-		outer.StoreAnswer("pay", "outer", "", time.Minute)
+		var found *StoredAnswer
+		if _, err := l.Acquire(t.Context(), "k", Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "inner" {
+			t.Errorf("the next one within the lease: %v", err)
+		}
+		if _, err := l.AcquireAll(t.Context(), []string{"j", "k"}, Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "inner" {
+			t.Errorf("several locks, of which the lease has one: %v", err)
+		}
+		inner = acquire(t, l, "k", Stored("other"), Reenter(outer.Owner()))
+		outer.StoreAnswer("ship", "outer", "", time.Minute)
 		release(t, outer)
-		if text := storedText(t, l, "k"); text != "outer" {
-			t.Errorf("stored is %q", text)
+		if texts, err := ReadStored(t.Context(), client, "k", "ship", "pay"); err != nil || texts[0] != "outer" || texts[1] != "inner" {
+			t.Errorf("stored are %q, %v", texts, err)
 		}
 		if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
 			t.Errorf("the lock is free although the inner call goes on: %v", err)
 		}
 		release(t, inner)
 		release(t, acquire(t, l, "k"))
+	})
+}
+
+// TestStoredAndHandedOver has a call that looks for a stored answer wait behind calls that do not:
+// it does not get the lock from them, but the answer.
+func TestStoredAndHandedOver(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Wait: Wait{UpTo: time.Minute}, MaxWaitersPerKey: 10})
+		paid := acquire(t, l, "k", Stored("pay"))
+		paid.StoreAnswer("pay", "paid", "", time.Hour)
+		release(t, paid)
+		first, second := acquire(t, l, "k"), make(chan *Lease, 1)
+		go func() {
+			lease, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+			}
+			second <- lease
+		}()
+		bedtest.Eventually(t, "the second waits", func() bool { return l.Waiting() == 1 })
+		got := make(chan error, 1)
+		go func() { // it does not ask Redis, since another one waits
+			_, err := l.Acquire(t.Context(), "k", Stored("pay"))
+			got <- err
+		}()
+		bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 2 })
+		release(t, first)
+		release(t, bedtest.Receive(t, "the second's lease", second))
+		if err := bedtest.Receive(t, "its end", got); !isStored(err) {
+			t.Errorf("got %v", err)
+		}
 	})
 }
 
@@ -207,5 +246,23 @@ func TestReleaseAgain(t *testing.T) {
 	}
 	if err := lease.ReleaseAgain(t.Context()); !errors.Is(err, ErrLost) {
 		t.Errorf("a third release: %v", err)
+	}
+}
+
+// TestPartWithoutReply checks that a release is repeated as long as a part has no reply, also if
+// others are released by now.
+func TestPartWithoutReply(t *testing.T) {
+	t.Parallel()
+	lease, away := &Lease{parts: []part{{key: "a"}, {key: "b"}}}, errors.New("away")
+	for _, b := range []error{away, ErrLost} {
+		err := new(Locker).eachPart(lease, func(p *part) error {
+			if p.key == "a" {
+				return ErrLost
+			}
+			return b
+		})
+		if !errors.Is(err, b) || errors.Is(err, ErrLost) != (b == ErrLost) {
+			t.Errorf("%v", err)
+		}
 	}
 }

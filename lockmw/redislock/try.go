@@ -260,12 +260,25 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 
 // reenter takes part in the lease of a presented owner. The answer is not granted
 // when that owner does not hold the lock.
-func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer, error) {
+func (l *Locker) reenter(ctx context.Context, key, owner, entry, stored string) (answer, error) {
+	script := l.scripts.reenter
+	if stored != "" {
+		if script = l.scripts.reenterStored; script == nil {
+			return answer{}, errNoStore
+		}
+	}
 	asked := time.Now()
-	c := redisbatch.NewCall(l.scripts.reenter, key).Key(after(key, recordSuffix))
+	c := redisbatch.NewCall(script, key).Key(after(key, recordSuffix))
 	l.kindKeys(c, key)
+	if stored != "" {
+		c.Key(StoredKey(key, stored))
+		c.MayAnswerText = true
+	}
 	c.Number(l.leaseArg).Text(l.field(owner)).Text(entry).Text(recordHeld)
 	n, err := l.nodes[0].batcher.Do(ctx, c)
+	if found := asStored(err); found != nil {
+		return answer{}, found
+	}
 	if err == nil && n > 0 {
 		err = l.unusable(ctx, asked)
 	}

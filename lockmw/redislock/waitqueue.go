@@ -272,8 +272,8 @@ func (q *waitQueues) claim(p *part, able bool) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.queues[p.key]
-	if l == nil || len(l.waiters) == 0 || l.waiters[0].asking {
-		return nil
+	if l == nil || len(l.waiters) == 0 || l.waiters[0].asking || l.waiters[0].opts.stored != "" {
+		return nil // the last is to find the answer that is stored, if there is one
 	}
 	if _, ours := p.handed.more(now); !ours {
 		l.notBefore = now.Add(yieldTime)
