@@ -90,6 +90,23 @@ func TestOnceOddAnswers(t *testing.T) {
 	}
 }
 
+// TestOnceCalledGRPC has requests that say that they are gRPC calls, which the backend answers by
+// HTTP. Such an answer is stored. Envoy gives it to the client in gRPC's form.
+func TestOnceCalledGRPC(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	for _, contentType := range []string{"application/grpc", "application/grpc;x=1"} {
+		for _, path := range []string{"/orders/1/settle", "/payments"} {
+			must(t, s.redis.FlushAll(t.Context()).Err())
+			before := p.paid(path)
+			for _, verdict := range []string{"", "replayed"} {
+				s.must("POST", path, "x", "Content-Type", contentType, "Idempotency-Key", "k").want(t, 200, verdict)
+			}
+			p.wantPaid(t, path, before+1)
+		}
+	}
+}
+
 // TestOnceGRPC has calls of gRPC, whose answers are never stored: one in headers alone, one with
 // a message.
 func TestOnceGRPC(t *testing.T) {

@@ -285,7 +285,7 @@ func (o *onceCall) begin(r *Response) {
 		case "trailer":
 			announced = true
 		case "content-type":
-			if strings.HasPrefix(value, "application/grpc") {
+			if strings.HasPrefix(strings.ToLower(value), grpcContentType) { // gRPC-Web, too
 				o.unfit = "it is gRPC"
 			}
 		}
