@@ -214,6 +214,13 @@ func TestOnceBadKeys(t *testing.T) {
 			t.Errorf("key %.20q: %d", key, status)
 		}
 	}
+	s.must("POST", "/payments", "", "Idempotency-Key", "k", "X-Tenant", strings.Repeat("t", 4097)).want(t, 400, "invalid")
+	if n := s.metric(`ordergate_refused_total{reason="long_key",rule="payment"}`); n != "1" {
+		t.Errorf("%s headers are too long, want 1", n)
+	}
+	for _, method := range []string{"PUT", "PATCH", "DELETE"} {
+		s.must(method, "/payments", "").want(t, 400, "ambiguous")
+	}
 	p.wantPaid(t, "/payments", 0)
 	s.wantStored(t, "bad keys", 0)
 }

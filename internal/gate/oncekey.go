@@ -34,8 +34,11 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 	texts := []string{rule}
 	for _, name := range k.Scope {
 		value, n := onlyHeader(req.Header, name)
-		if n > 1 || len(value) > maxOnceHeader {
+		switch {
+		case n > 1:
 			return "", order.RepeatedKey
+		case len(value) > maxOnceHeader:
+			return "", order.LongKey
 		}
 		texts = append(texts, value)
 	}
@@ -59,8 +62,10 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 				return "", order.MalformedKey
 			}
 			idempotency = true
-		case value == "" || len(value) > maxOnceHeader:
+		case value == "":
 			return "", order.MalformedKey
+		case len(value) > maxOnceHeader:
+			return "", order.LongKey
 		}
 		texts = append(texts, value)
 	}

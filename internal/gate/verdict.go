@@ -221,7 +221,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 func verdictFor(why order.Reason) Verdict {
 	switch why {
 	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone,
-		order.MissingPart, order.MalformedPart, order.MissingKey, order.MalformedKey, order.MissingHeader, order.MalformedHeader, order.RepeatedHeader:
+		order.MissingPart, order.MalformedPart, order.MissingKey, order.MalformedKey, order.LongKey, order.MissingHeader, order.MalformedHeader, order.RepeatedHeader:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous
