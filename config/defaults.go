@@ -237,7 +237,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	}
 	fill(doc, path+".match.case", &r.Match.Case, CaseSensitive)
 	others := OtherMethodsPass
-	if r.Settle != nil {
+	if r.Settle != nil || r.requiresKey() {
 		others = OtherMethodsRefuse
 	}
 	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)

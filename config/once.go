@@ -120,6 +120,12 @@ func (r *Rule) ByKey() (*Once, string) {
 	return nil, ""
 }
 
+// requiresKey reports whether the rule refuses requests without a key.
+func (r *Rule) requiresKey() bool {
+	o, _ := r.ByKey()
+	return o != nil && o.Required
+}
+
 // OrderLock returns the name of the lock of the rule's orders; "": none.
 func (r *Rule) OrderLock() string {
 	switch {
@@ -350,6 +356,7 @@ func (v *validator) onceParts(path, key string, parts OnceParts) {
 		case isHeader && (!headerName.MatchString(name) || name == OnceIdempotencyKey):
 			v.reject(at, "%s is not the name of a header for a key; write %s for that header", quote(name), OnceIdempotencyKey)
 		case isHeader:
+			v.keyHeader(at, name)
 		case key == "scope" && part != "authorization":
 			v.reject(at, "%s is not a header: write {header: name}", quote(part))
 		case key == "by" && part != OnceIdempotencyKey && part != OnceBody:
@@ -373,13 +380,6 @@ func (v *validator) statuses(path string, o *Once) {
 	}
 }
 
-// unstoredHeaders are response headers that belong to one connection, one client or to
-// ordergate.
-var unstoredHeaders = []string{
-	"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length",
-	"set-cookie", "age", "date", "content-encoding", "vary",
-}
-
 // once checks what all stored answers have.
 func (v *validator) once(path string, o *Once) {
 	v.choice(path+".fingerprint", o.Fingerprint, FingerprintBody, FingerprintNone)
@@ -391,11 +391,7 @@ func (v *validator) once(path string, o *Once) {
 	v.statuses(path, o)
 	between(v, path+".max_body", o.MaxBody, 0, maxOnceBody)
 	for i, name := range o.Headers {
-		at := fmt.Sprintf("%s.headers[%d]", path, i)
-		v.header(at, name)
-		if slices.Contains(unstoredHeaders, name) || strings.HasPrefix(name, "x-ordergate-") || strings.HasPrefix(name, "x-envoy-") {
-			v.reject(at, "%s cannot be stored: it is not of the answer alone, or ordergate sets it", quote(name))
-		}
+		v.storedHeader(fmt.Sprintf("%s.headers[%d]", path, i), name)
 	}
 	v.reply(path+".duplicate", o.Duplicate)
 	v.reply(path+".mismatch", o.Mismatch)

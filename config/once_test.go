@@ -110,6 +110,15 @@ func TestOnce(t *testing.T) {
 			`0].once.by[0]: "x user" is not the name of a header for a key; write idempotency-key for that header`,
 			`0].once.by[1]: "idempotency-key" is not the name of a header for a key; write idempotency-key for that header`,
 		}},
+		{"headers that are not the call's", onceKey + "{by: [{header: TE}, {header: Content-Length}, {header: X-Ordergate-Key}], scope: [{header: Host}, {header: connection}, {header: Accept-Encoding}, {header: x-tenant}, {header: expect}]}}", []string{
+			`0].once.by[0]: "te" belongs to one connection, not to the call: name another header, such as x-tenant`,
+			`0].once.by[1]: "content-length" belongs to one connection, not to the call: name another header, such as x-tenant`,
+			`0].once.by[2]: "x-ordergate-key" is removed from requests: name another header, such as x-tenant`,
+			`0].once.scope[0]: the host counts already: remove it`,
+			`0].once.scope[1]: "connection" belongs to one connection, not to the call: name another header, such as x-tenant`,
+			`0].once.scope[2]: "accept-encoding" is removed from requests: name another header, such as x-tenant`,
+			`0].once.scope[4]: "expect" is removed from requests: name another header, such as x-tenant`,
+		}},
 		{"an unknown part", onceKey + "{by: [idempotency-key, path]}}", []string{
 			`0].once.by[1]: "path" is not one of idempotency-key, body, {header: name}`,
 		}},
@@ -157,6 +166,12 @@ func TestOnce(t *testing.T) {
 			`0].settle.once.headers[2]: "x-envoy-attempt-count" cannot be stored: it is not of the answer alone, or ordergate sets it`,
 			`0].settle.once.headers[3]: "vary" cannot be stored: it is not of the answer alone, or ordergate sets it`,
 		}},
+		{"headers for one origin", onceOrder + `{headers: [Access-Control-Allow-Origin, access-control-allow-credentials, timing-allow-origin, connection]}}}`, []string{
+			`0].settle.once.headers[0]: "access-control-allow-origin" cannot be stored: it depends on the Origin of the request`,
+			`0].settle.once.headers[1]: "access-control-allow-credentials" cannot be stored: it depends on the Origin of the request`,
+			`0].settle.once.headers[2]: "timing-allow-origin" cannot be stored: it depends on the Origin of the request`,
+			`0].settle.once.headers[3]: "connection" cannot be stored: it is not of the answer alone, or ordergate sets it`,
+		}},
 		{"an unknown key", onceOrder + "{keeps: 1h}}}", []string{"0].settle.once.keeps: unknown key, did you mean keep?"}},
 		{"pass", match + ", pass: true, once: {by: body}}", []string{
 			"0].once: is not for a rule with pass, which exempts its requests: remove one of the two",
@@ -201,6 +216,24 @@ func TestOnceDefaults(t *testing.T) {
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestOnceOtherMethods lets no other method reach the backend without the key that a rule requires.
+func TestOnceOtherMethods(t *testing.T) {
+	create := ", create: {filter: orders, learn: {response_json: id}, once: "
+	for text, want := range map[string]string{
+		onceKey + "{by: idempotency-key}}":                    OtherMethodsPass,
+		onceKey + "{by: idempotency-key, required: true}}":    OtherMethodsRefuse,
+		onceKey + "{by: [{header: a}], required: true}}":      OtherMethodsRefuse,
+		match + create + "{}}}":                               OtherMethodsPass,
+		match + create + "{required: true}}}":                 OtherMethodsRefuse,
+		match + ", lookup: {filter: orders}, id: {path: id}}": OtherMethodsPass,
+		`name: a, match: {methods: [POST], path: /p, other_methods: pass}, once: {by: idempotency-key, required: true}}`: OtherMethodsPass,
+	} {
+		if got := mustParse(t, onceFile("{"+text), nil).Rules[0].Match.OtherMethods; got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package lockmw
 import (
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/ordergate/ordergate/internal/gate"
@@ -34,9 +33,14 @@ func TestGRPCAnswers(t *testing.T) {
 		return &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseTrailers{
 			ResponseTrailers: &extproc.HttpTrailers{Trailers: headersOf(pairs...).GetHeaders()}}}
 	}
-	ok, alone := answered("200", "via_upstream"), answered("200", "via_upstream")
+	with := func(pairs ...string) *extproc.ProcessingRequest {
+		msg := answered("200", "via_upstream")
+		headers := msg.GetResponseHeaders().Headers
+		headers.Headers = append(headers.Headers, headersOf(pairs...).GetHeaders().GetHeaders()...)
+		return msg
+	}
+	ok, alone := with("content-type", "application/grpc"), with("content-type", "application/grpc", "grpc-status", "5")
 	alone.GetResponseHeaders().EndOfStream = true
-	alone.GetResponseHeaders().Headers.Headers = append(alone.GetResponseHeaders().GetHeaders().GetHeaders(), &corev3.HeaderValue{Key: "grpc-status", RawValue: []byte("5")})
 	for name, tt := range map[string]struct {
 		answer []*extproc.ProcessingRequest
 		want   string
@@ -47,6 +51,7 @@ func TestGRPCAnswers(t *testing.T) {
 		"two statuses":        {[]*extproc.ProcessingRequest{ok, bodyPart(false), trailers("grpc-status", "0", "grpc-status", "0")}, "hold"},
 		"headers alone":       {[]*extproc.ProcessingRequest{alone}, "release"},
 		"no trailers":         {[]*extproc.ProcessingRequest{ok, bodyPart(true)}, "hold"},
+		"an answer of HTTP":   {[]*extproc.ProcessingRequest{with("content-type", "application/json"), bodyPart(true)}, "release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)

@@ -70,6 +70,8 @@ func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Resp
 			r.HasServiceTime = true
 		case "x-envoy-attempt-count":
 			r.AttemptHeader = number(headerValue(h))
+		case "content-type":
+			r.GRPC = r.GRPC || gate.IsGRPCType(headerValue(h))
 		}
 	}
 	if r.Ended = h.GetEndOfStream(); r.Ended {

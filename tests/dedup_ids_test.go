@@ -83,10 +83,44 @@ func TestCreateDedupOfBodies(t *testing.T) {
 			post(`{"orderId": 5}`).want(t, 409, "duplicate")
 			post(`{"orderId": "5"}`).want(t, 409, "duplicate")
 			post(`{"orderId": 5, "orderId": 6}`).want(t, 400, "ambiguous")
+			post(`{"item": 5}`).want(t, 400, "ambiguous") // the header is another rule's
 		})
 		s.reaches(2, func() {
 			post(`{"orderId": 11}`).want(t, 201, "")
-			post(`{"item": 5}`).want(t, 201, "")
+			s.must("POST", "/orders", `{"item": 5}`, "content-type", "application/json").want(t, 201, "")
+		})
+	})
+}
+
+// TestCreateDedupOfOtherPlaces names an order where other rules read one, and not where its own
+// does: a backend that merges its input would find it.
+func TestCreateDedupOfOtherPlaces(t *testing.T) {
+	t.Parallel()
+	rules := func(yaml string) string {
+		return yaml + `
+  - name: json-create
+    match: {methods: [POST], path: /json}
+    id: {json: orderId, optional: true}
+    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db}}
+`
+	}
+	onDedupStacks(t, settings{gate: rules, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
+		s.backend.asleep.Store(true)
+		post := func(path, body string, pairs ...string) answer {
+			return s.must("POST", path, body, append(pairs, "content-type", "application/json")...)
+		}
+		s.reaches(0, func() {
+			post("/orders", `{"orderId": 5}`).want(t, 400, "ambiguous")
+			post("/orders", `{"orderId": null}`).want(t, 400, "ambiguous")
+			post("/orders?orderId=5", `{}`).want(t, 400, "ambiguous")
+			post("/orders", `{}`, "cookie", "orderId=5").want(t, 400, "ambiguous")
+			post("/json", `{"item": 5}`, "x.order.id", "5").want(t, 400, "ambiguous")
+			post("/json", `{"item": 5}`, "x.order.id", "5").want(t, 400, "ambiguous")
+			post("/json?x-order-id=5", `{"item": 5}`).want(t, 400, "ambiguous")
+		})
+		s.reaches(2, func() {
+			post("/orders", `{"item": 5}`).want(t, 201, "")
+			post("/json", `{"item": 5}`).want(t, 201, "")
 		})
 	})
 }

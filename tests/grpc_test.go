@@ -126,24 +126,40 @@ func TestGRPCOutcomes(t *testing.T) {
 	callRPC(t.Context(), conn, "Settle", "x-order-id", "900").want(t, codes.Aborted, "busy")
 }
 
-// TestGRPCWithoutAStatus has a backend that answers gRPC requests with plain HTTP: nothing
-// tells what became of the settlement.
-func TestGRPCWithoutAStatus(t *testing.T) {
+// TestGRPCByItsAnswer has the answer decide what became of a settlement, whatever its request
+// says of itself.
+func TestGRPCByItsAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 100, gate: shortLease})
-	for i, do := range []string{"", "204", "503", "answer&status=404"} {
-		id := fmt.Sprint(20 + i)
-		s.must("POST", "/orders/"+id+"/settle?do="+do, "x", "content-type", "application/grpc")
-		s.wantFate(id, held)
-		id = fmt.Sprint(40 + i)
-		s.must("POST", "/orders/"+id+"/settle?do="+do, "x", "content-type", "application/grpc-web")
-		s.wantFate(id, released)
-	}
-	reasons := s.redis.HGetAll(t.Context(), "{order:lock:20}:ordergate_holders").Val()
-	if !strings.Contains(fmt.Sprint(reasons), "grpc-status") {
-		t.Errorf("the reason is %v", reasons)
-	}
+	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
+		b := newBackend(t)
+		s := newStack(t, settings{backend: b.addr(), orders: 100, gate: shortLease})
+		id := 20
+		for _, contentType := range []string{"application/grpc", "application/grpc;x=1", "application/grpc-web"} {
+			for do, want := range map[string]fate{"": released, "204": released, "503": released, "answer&status=404": released, "answer&status=504": held} {
+				id++
+				order := fmt.Sprint(id)
+				s.must("POST", "/orders/"+order+"/settle?do="+do, "x", "content-type", contentType)
+				s.wantFate(order, want)
+			}
+		}
+	})
+	t.Run("gRPC", func(t *testing.T) {
+		t.Parallel()
+		s, o, _ := newGRPCStack(t, settings{orders: 100})
+		id := 20
+		for _, contentType := range []string{"application/grpc", "application/grpc;x=1", "application/grpc; charset=utf-8"} {
+			for do, want := range map[string]fate{"": released, "status=5": released, "late-status=5": released, "status=14": held, "late-status=4": held} {
+				id++
+				order := fmt.Sprint(id)
+				s.must("POST", "/shop.Orders/Settle", "\x00\x00\x00\x00\x03\x0a\x01x", "content-type", contentType, "x-order-id", order, "x-do", do, "te", "trailers")
+				if o.count("Settle "+order) != 1 {
+					t.Errorf("%s: the backend does not take it for a gRPC call", contentType)
+				}
+				s.wantFate(order, want)
+			}
+		}
+	})
 }
 
 // TestGRPCOneAtATime settles one order 500 times at once.

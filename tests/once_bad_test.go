@@ -90,6 +90,23 @@ func TestOnceOddAnswers(t *testing.T) {
 	}
 }
 
+// TestOnceCalledGRPC has requests that say that they are gRPC calls, which the backend answers by
+// HTTP. Such an answer is stored. Envoy gives it to the client in gRPC's form.
+func TestOnceCalledGRPC(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	for _, contentType := range []string{"application/grpc", "application/grpc;x=1"} {
+		for _, path := range []string{"/orders/1/settle", "/payments"} {
+			must(t, s.redis.FlushAll(t.Context()).Err())
+			before := p.paid(path)
+			for _, verdict := range []string{"", "replayed"} {
+				s.must("POST", path, "x", "Content-Type", contentType, "Idempotency-Key", "k").want(t, 200, verdict)
+			}
+			p.wantPaid(t, path, before+1)
+		}
+	}
+}
+
 // TestOnceGRPC has calls of gRPC, whose answers are never stored: in headers alone, and with a
 // message. That a call was done is stored if its status is OK.
 func TestOnceGRPC(t *testing.T) {
@@ -202,6 +219,13 @@ func TestOnceBadKeys(t *testing.T) {
 		if err == nil && status != 400 && status != 431 {
 			t.Errorf("key %.20q: %d", key, status)
 		}
+	}
+	s.must("POST", "/payments", "", "Idempotency-Key", "k", "X-Tenant", strings.Repeat("t", 4097)).want(t, 400, "invalid")
+	if n := s.metric(`ordergate_refused_total{reason="long_key",rule="payment"}`); n != "1" {
+		t.Errorf("%s headers are too long, want 1", n)
+	}
+	for _, method := range []string{"PUT", "PATCH", "DELETE"} {
+		s.must(method, "/payments", "").want(t, 400, "ambiguous")
 	}
 	p.wantPaid(t, "/payments", 0)
 	s.wantStored(t, "bad keys", 0)

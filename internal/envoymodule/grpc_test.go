@@ -47,29 +47,37 @@ func TestGRPCRefusals(t *testing.T) {
 
 // TestGRPCAnswers reads the status of an answer in its trailers, or in headers that end it.
 func TestGRPCAnswers(t *testing.T) {
+	respond := func(e *envoy) {
+		e.headers[Response] = headersOf(":status", "200", "content-type", "application/grpc")
+		e.on(ResponseHeaders, false)
+	}
 	for name, tt := range map[string]struct {
 		answer func(b *bench, e *envoy)
 		want   string
 	}{
 		"trailers": {func(_ *bench, e *envoy) {
-			e.respond("200", false)
+			respond(e)
 			e.more("x", false)
 			e.headers[ResponseTrailer] = headersOf("grpc-status", "0")
 			e.on(ResponseTrailers, true)
 		}, "acquire 42, release"},
 		"trailers of a proxy": {func(_ *bench, e *envoy) {
-			e.respond("200", false)
+			respond(e)
 			e.headers[ResponseTrailer] = headersOf("grpc-status", "14")
 			e.on(ResponseTrailers, true)
 		}, "acquire 42, hold"},
 		"headers alone": {func(_ *bench, e *envoy) {
-			e.headers[Response] = headersOf(":status", "200", "grpc-status", "9")
+			e.headers[Response] = headersOf(":status", "200", "content-type", "application/grpc", "grpc-status", "9")
 			e.on(ResponseHeaders, true)
 		}, "acquire 42, release"},
 		"no status": {func(_ *bench, e *envoy) {
-			e.respond("200", false)
+			respond(e)
 			e.more("x", true)
 		}, "acquire 42, hold"},
+		"an answer of HTTP": {func(_ *bench, e *envoy) {
+			e.respond("200", false)
+			e.more("x", true)
+		}, "acquire 42, release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{})

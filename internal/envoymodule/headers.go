@@ -125,6 +125,9 @@ func answer(e Envoy, h Headers, end bool) *gate.Response {
 	if r.Ended = end; end {
 		r.GRPCStatus = gate.GRPCStatusIn(h)
 	}
+	for i := range h {
+		r.GRPC = r.GRPC || h[i].Name.string() == "content-type" && gate.IsGRPCType(h[i].Value.string())
+	}
 	return r
 }
 

@@ -33,8 +33,9 @@ type Call struct {
 	mayCreate       bool     // a create may have made an order that is not learned yet
 	forwarded       bool     // of a call with a lock: the backend may have the request
 	answer          Response // the answer to a create, as far as it has arrived
-	grpcStatus      string   // of the answer to a gRPC call, in its trailers or alone in its headers
-	grpcEnded       bool     // the answer to a gRPC call has ended, and its outcome is unknown
+	grpcAnswer      bool     // the answer is gRPC's
+	grpcStatus      string   // of gRPC's answer, in its trailers or alone in its headers
+	grpcEnded       bool     // gRPC's answer has ended, and its outcome is unknown
 	start           time.Time
 
 	Decision     Decision
@@ -377,6 +378,7 @@ func (c *Call) Answered(r *Response) Step {
 		c.policy.Lookup.checkNotFound(c.watchedID, r)
 		return Step{}
 	}
+	c.grpcAnswer = r.GRPC
 	if r.Ended {
 		c.grpcStatus = r.GRPCStatus
 	}
@@ -390,8 +392,8 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
-// Finished reports the end of the response, after Answered. The answer to a gRPC call counts as
-// cut off if its status does not prove that the backend has finished.
+// Finished reports the end of the response, after Answered. An answer of gRPC counts as cut off
+// if its status does not prove that the backend has finished.
 func (c *Call) Finished() Step {
 	if c.isUnfinished() {
 		c.grpcEnded = true

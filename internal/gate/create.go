@@ -32,7 +32,7 @@ const (
 // Created reports the headers of the answer to a create. It returns NoPart only if there is
 // certainly no order.
 func (c *Call) Created(r *Response) Part {
-	if c.Decision.GRPC {
+	if r.GRPC {
 		r = r.asHTTP()
 	}
 	c.answer = *r
@@ -80,7 +80,7 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 // LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	text, err := memberText(body, c.learnsJSON)
-	if err != nil && c.Decision.GRPC {
+	if err != nil && c.answer.GRPC {
 		err = errProtobuf
 	}
 	if err != nil && partial {

@@ -54,6 +54,18 @@ func IsGRPC(req *order.Request) bool {
 	}
 }
 
+// IsGRPCType reports whether an answer with this Content-Type is gRPC's, so that its grpc-status
+// says what became of the call: application/grpc, alone or with a suffix or parameters behind it.
+// A server may take a request for gRPC that [IsGRPC] does not, and the other way round. So only
+// the answer shows which of the two the call was. gRPC-Web is HTTP: its status is in the body.
+func IsGRPCType(contentType string) bool {
+	if len(contentType) < len(grpcContentType) || !strings.EqualFold(contentType[:len(grpcContentType)], grpcContentType) {
+		return false
+	}
+	rest := contentType[len(grpcContentType):]
+	return rest == "" || strings.IndexByte("+; \t,", rest[0]) >= 0
+}
+
 // PrepareGRPC is [Prepare] for the answers to gRPC calls.
 func PrepareGRPC[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
 	return Prepare(g, func(r Reply, v Verdict) (*T, error) { return encode(r.ForGRPC(v), v) })
@@ -181,7 +193,7 @@ func (c *Call) GRPCTrailers(status string) { c.grpcStatus = status }
 
 // isUnfinished reports whether the end of an answer leaves the outcome of a gRPC call unknown.
 func (c *Call) isUnfinished() bool {
-	return c.Decision.GRPC && !isKnownGRPC(c.grpcStatus)
+	return c.grpcAnswer && !isKnownGRPC(c.grpcStatus)
 }
 
 // grpcReason says why the outcome of a gRPC call is unknown although its answer has ended.
@@ -192,7 +204,7 @@ func grpcReason(status string) string {
 	return "the answer to a gRPC call ended without a grpc-status"
 }
 
-// asHTTP returns the answer to a gRPC create with the HTTP status that means the same. Only an
+// asHTTP returns gRPC's answer to a create with the HTTP status that means the same. Only an
 // answer that its headers end has a status yet. Other answers stay as they are: they carry a
 // message, or fail in the trailers.
 func (r *Response) asHTTP() *Response {

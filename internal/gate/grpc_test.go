@@ -36,6 +36,20 @@ func TestIsGRPC(t *testing.T) {
 	}
 }
 
+// TestIsGRPCType has the types that servers answer with.
+func TestIsGRPCType(t *testing.T) {
+	for text, want := range map[string]bool{
+		"application/grpc": true, "application/grpc+proto": true, "application/grpc;x=1": true, "application/grpc ; x=1": true,
+		"Application/gRPC": true, "application/grpc\t": true, "application/grpc,application/grpc": true,
+		"application/grpc-web": false, "application/grpc-web+proto": false, "application/grpc2": false, "application/grp": false,
+		"application/json": false, "text/application/grpc": false, "": false,
+	} {
+		if gate.IsGRPCType(text) != want {
+			t.Errorf("%q: %v, want %v", text, !want, want)
+		}
+	}
+}
+
 // TestGRPCReplies has every refusal. A verdict that refuses needs a status of gRPC's own, and
 // a message.
 func TestGRPCReplies(t *testing.T) {
@@ -138,9 +152,31 @@ func grpcCall(t *testing.T, b *bench, target string) gate.Call {
 	return c
 }
 
+// TestGRPCByItsAnswer has requests that say that they are gRPC calls, or do not. The answer
+// decides what became of the call.
+func TestGRPCByItsAnswer(t *testing.T) {
+	for _, contentType := range []string{"application/grpc", "application/grpc;x=1", "application/json"} {
+		for _, tt := range []struct {
+			grpc         bool
+			status, want string
+		}{{true, "0", "release"}, {true, "14", "hold"}, {true, "", "hold"}, {false, "", "release"}, {false, "14", "release"}} {
+			b := newBench(t, false)
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{{"content-type", contentType}}, BodyState: order.BodyComplete})
+			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: tt.grpc})
+			c.GRPCTrailers(tt.status)
+			c.Finished()
+			c.Ended(t.Context())
+			if got := b.lock.Journal.Short(); got != "acquire 42, "+tt.want {
+				t.Errorf("request %s, %+v: %s", contentType, tt, got)
+			}
+		}
+	}
+}
+
 // TestGRPCOutcomes ends answers in every way.
 func TestGRPCOutcomes(t *testing.T) {
-	known := gate.Response{Status: 200, Details: "via_upstream", Attempts: 1}
+	known := gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: true}
 	for status, want := range map[string]string{
 		"0": "release", "1": "hold", "2": "hold", "3": "release", "4": "hold", "5": "release", "6": "release", "7": "release", "8": "release",
 		"9": "release", "10": "release", "11": "release", "12": "release", "13": "hold", "14": "hold", "15": "release", "16": "release",
@@ -204,7 +240,7 @@ func TestGRPCOutcomes(t *testing.T) {
 	// Envoy's own answer to a call that it has not sent.
 	b := newBench(t, false)
 	c := grpcCall(t, b, "/orders/42/settle")
-	c.Answered(&gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPCStatus: "14"})
+	c.Answered(&gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPC: true, GRPCStatus: "14"})
 	c.Finished()
 	c.Ended(t.Context())
 	if got := b.lock.Journal.Short(); got != "acquire 42, release" {
@@ -257,7 +293,7 @@ func TestGRPCCreates(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := g.Open(order.Request{Method: "POST", Target: "/shop.Orders/Create", Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-order-id", "5"}}, BodyState: order.BodyComplete})
-		part := c.Created(&gate.Response{Status: tt.http, Details: "via_upstream", Attempts: 1, Ended: tt.ended, GRPCStatus: tt.status})
+		part := c.Created(&gate.Response{Status: tt.http, Details: "via_upstream", Attempts: 1, Ended: tt.ended, GRPC: tt.http == 200, GRPCStatus: tt.status})
 		if part != gate.NoPart {
 			_ = c.LearnHeader(t.Context(), tt.text)
 		}
@@ -272,7 +308,7 @@ func TestGRPCCreates(t *testing.T) {
 func TestGRPCCreateThatLearnsFromJSON(t *testing.T) {
 	b := newBench(t, false)
 	c := grpcCall(t, b, "/orders")
-	if part := c.Created(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
+	if part := c.Created(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: true}); part != gate.BodyPart {
 		t.Fatalf("part %v", part)
 	}
 	err := c.LearnBody(t.Context(), []byte("\x00\x00\x00\x00\x03\x0a\x01x"), false)

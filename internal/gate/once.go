@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -113,6 +114,7 @@ type record struct {
 	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
 	Request string      `json:"request,omitempty"` // fingerprint of the request
 	Caller  string      `json:"caller,omitempty"`  // hash of the scope
+	Order   string      `json:"order,omitempty"`   // of a key: the order of the request
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`
@@ -203,6 +205,7 @@ type onceCall struct {
 	orders  string // fingerprint of several orders; "" for one
 	request string // fingerprint of the request; "": none is needed
 	caller  string // hash of the scope of the order; "": it has none
+	orderID string // of the request with a key
 
 	status  int
 	headers [][2]string // that either stores
@@ -210,7 +213,8 @@ type onceCall struct {
 	size    int
 	length  int    // of the body, by its Content-Length; -1: not given
 	unfit   string // why the answer cannot be stored; "": it can
-	grpc    bool   // the answer is gRPC
+
+	grpcFailed bool // the answer is gRPC's, and its status is not OK
 }
 
 // prepareOnce reads what the request says about stored answers. The reason is why it is
@@ -218,7 +222,7 @@ type onceCall struct {
 func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	p, o := c.policy, onceCall{}
 	if p.Once != nil {
-		id, why := p.Once.Key.of(p.Rule.Name, req)
+		id, why := p.Once.Key.of(p.Rule.Name, req, p.Once.Fingerprint)
 		if why != order.NoReason {
 			return why
 		}
@@ -227,6 +231,9 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		}
 		if id != "" {
 			o.key, o.keyID = p.Once, id
+			if m.Result == order.Named {
+				o.orderID = hashOf(m.ID)
+			}
 		}
 	}
 	if p.Settle != nil && m.Result == order.Named {
@@ -265,7 +272,7 @@ func (o *onceCall) both(do func(*Once)) {
 
 // record returns the record of the call's own answer.
 func (o *onceCall) record(rule string, now time.Time) record {
-	return record{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, At: now.UnixMilli()}
+	return record{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Order: o.orderID, At: now.UnixMilli()}
 }
 
 // begin notes the headers of the call's answer.
@@ -298,12 +305,15 @@ func (o *onceCall) begin(r *Response) {
 		case "trailer":
 			announced = true
 		case "content-type":
-			if strings.HasPrefix(value, "application/grpc") {
-				o.unfit, o.grpc = "it is gRPC", true
+			if strings.HasPrefix(strings.ToLower(value), grpcContentType) { // gRPC-Web, too
+				o.unfit = "it is gRPC's"
 			}
 		}
 		kept := name == "content-encoding"
 		o.both(func(once *Once) { kept = kept || slices.Contains(once.Headers, name) })
+		if kept && !utf8.ValidString(value) {
+			o.unfit = "its header " + name + " is not UTF-8"
+		}
 		if kept {
 			o.headers = append(o.headers, [2]string{strings.Clone(name), strings.Clone(value)})
 		}
@@ -337,9 +347,9 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 
 // check returns whether and why not the answer is stored by one of the two. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that.
-func (o *onceCall) check(once *Once, grpcStatus string) (OnceResult, string) {
+func (o *onceCall) check(once *Once) (OnceResult, string) {
 	switch {
-	case o.grpc && grpcStatus != "0":
+	case o.grpcFailed:
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
 	case !once.Stores(o.status):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)

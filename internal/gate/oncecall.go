@@ -136,7 +136,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 		!byKey && r.Caller != c.once.caller:
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
-	case once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
+	case byKey && r.Order != c.once.orderID, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
 		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
 		return VerdictMismatch, nil, nil
 	}
@@ -187,9 +187,10 @@ func (c *Call) finishOnce() Step {
 		return Step{}
 	}
 	o := c.once
+	o.grpcFailed = c.grpcAnswer && c.grpcStatus != "0"
 	var step Step
 	o.both(func(once *Once) {
-		result, why := o.check(once, c.grpcStatus)
+		result, why := o.check(once)
 		if step.NotStored == "" {
 			step.NotStored = why
 		}
@@ -218,7 +219,7 @@ func (c *Call) Store(ctx context.Context) error {
 			lease = c.keyLease
 		}
 		into, ok := lease.(StoringLease)
-		result, _ := o.check(once, c.grpcStatus)
+		result, _ := o.check(once)
 		switch {
 		case !ok:
 		case result == OnceForgotten:

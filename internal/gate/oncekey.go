@@ -31,12 +31,15 @@ const maxOnceHeader = 4096
 
 // of returns the ID of the request's key: a hash, so that Redis does not show it. "": the
 // request has no key. The reason is why it is refused.
-func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reason) {
+func (k *OnceKey) of(rule string, req order.Request, fingerprint bool) (id string, why order.Reason) {
 	texts := []string{rule}
 	for _, name := range k.Scope {
 		value, n := onlyHeader(req.Header, name)
-		if n > 1 || len(value) > maxOnceHeader {
+		switch {
+		case n > 1:
 			return "", order.RepeatedKey
+		case len(value) > maxOnceHeader:
+			return "", order.LongKey
 		}
 		texts = append(texts, value)
 	}
@@ -60,13 +63,18 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 				return "", order.MalformedKey
 			}
 			idempotency = true
-		case value == "" || len(value) > maxOnceHeader:
+		case value == "":
 			return "", order.MalformedKey
+		case len(value) > maxOnceHeader:
+			return "", order.LongKey
 		}
 		texts = append(texts, value)
 	}
-	if !idempotency { // its target belongs to what a key stands for; otherwise it is in the fingerprint
-		texts = append(texts, req.Method, strings.ToLower(req.Host), req.Target)
+	if !fingerprint { // that has the host
+		texts = append(texts, strings.ToLower(req.Host))
+	}
+	if !idempotency { // the target belongs to what the key stands for
+		texts = append(texts, req.Method, req.Target)
 	}
 	return hashOf(texts...), order.NoReason
 }

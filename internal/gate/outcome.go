@@ -45,6 +45,8 @@ type Response struct {
 	Header order.Header
 	// Ended means that the headers end the answer: it has no body and no trailers.
 	Ended bool
+	// GRPC means that the answer is gRPC's, by its Content-Type: see [IsGRPCType].
+	GRPC bool
 	// GRPCStatus is the result of [GRPCStatusIn] for the headers of an answer that has ended.
 	GRPCStatus  string
 	grpcUnknown bool // of a gRPC create: the status leaves the outcome unknown

@@ -87,7 +87,7 @@ type Decision struct {
 	Verdict  Verdict
 	Reason   order.Reason // why the request is invalid or ambiguous
 	Refused  bool         // answer with the policy's reply; always false in observe mode
-	GRPC     bool         // the request is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
+	GRPC     bool         // the request says that it is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
 	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
 	ID       string       // the canonical ID, if there is one; may share memory with the request
 	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
@@ -221,7 +221,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 func verdictFor(why order.Reason) Verdict {
 	switch why {
 	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone,
-		order.MissingPart, order.MalformedPart, order.MissingKey, order.MalformedKey, order.MissingHeader, order.MalformedHeader, order.RepeatedHeader:
+		order.MissingPart, order.MalformedPart, order.MissingKey, order.MalformedKey, order.LongKey, order.MissingHeader, order.MalformedHeader, order.RepeatedHeader:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

@@ -18,6 +18,7 @@ type headerFacts struct {
 	hasBody     bool  // not certainly empty
 	claim       claim // of an order
 	partClaim   claim
+	names       bool // a header names an order by another rule's location
 	method      string
 	host        string
 }
@@ -65,6 +66,7 @@ func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText)
 	if IsOurs(name) && !strings.HasPrefix(name, ownPrefix) { // the adapters remove the plain spellings
 		return HeaderAlias
 	}
+	s.names = s.names || r.isForeignHeader(name)
 	return r.readIDHeader(name, value, into)
 }
 

@@ -285,7 +285,7 @@ func (c *claim) refusal() Reason {
 func (c *claim) agrees(r *compiled, m *Match) bool {
 	switch {
 	case m.Result != Named:
-		return !c.own
+		return !c.own && !r.Nameless
 	case len(m.Batch) > 0:
 		return false
 	}

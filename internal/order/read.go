@@ -42,13 +42,16 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 		}
 		return m
 	}
-	return r.finish(into, &s, m)
+	if m = r.finish(into, &s, m); m.Result == Anonymous && r.Nameless {
+		return r.checkNameless(req, &s, m)
+	}
+	return m
 }
 
 // needsBody finds the order of a request whose body does not name it.
 func (r *compiled) needsBody(into []idText, s *headerFacts, m Match) Match {
 	known := r.combineWithClaim(into, s, m)
-	if known.Result == Named {
+	if known.Result == Named || known.Result == Anonymous && r.Nameless {
 		known.Result = NeedsBody
 	}
 	return known

@@ -41,6 +41,7 @@ const (
 	MissingKey
 	MalformedKey
 	RepeatedKey
+	LongKey
 	MissingPart
 	MalformedPart
 	RepeatedPart
@@ -89,6 +90,7 @@ var reasonTexts = [Reasons]struct{ name, part, text string }{
 	MissingKey:        {"missing_key", "key", "the request has no idempotency key"},
 	MalformedKey:      {"malformed_key", "key", "the idempotency key is malformed"},
 	RepeatedKey:       {"repeated_key", "key", "a header of the idempotency key is given more than once"},
+	LongKey:           {"long_key", "key", "a header of the idempotency key has more than 4,096 bytes"},
 	MissingPart:       {"missing_part", "part", "the request lacks a part of the order's ID"},
 	MalformedPart:     {"malformed_part", "part", "a part of the order's ID is malformed"},
 	RepeatedPart:      {"repeated_part", "part", "a part of the order's ID is given more than once"},

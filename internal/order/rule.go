@@ -30,6 +30,9 @@ type Rule struct {
 	UntypedJSON  bool // a body without a Content-Type is read as JSON, if an ID is in JSON; otherwise it is Ambiguous
 	IDs          []ID // tried in order; all that are present must agree. Empty: only the answer has the ID
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
+	// Nameless has an Anonymous request name no order by any rule's locations either. Otherwise
+	// it is Ambiguous: a backend that merges its input finds the order there.
+	Nameless bool
 
 	// Parts are what the order's ID is unique within. The match's IDs are composed of them, in
 	// this order, and of the order's ID.
@@ -118,6 +121,8 @@ type compiled struct {
 	segments  []int      // by ID: index of its segment in the path, or -1
 	aliases   []string   // folded names that a parameter or cookie must not have in another location
 	foreign   []string   // folded names of orders in other rules: a front controller may merge all names
+	headers   []string   // in which other rules read an order's ID, for a rule with Nameless
+	members   [][]string // folded paths of JSON members that name an order, for a rule with Nameless
 	partNames []string   // folded names of parts in other rules, for a rule with parts
 	selectors []selector // Query, in the order of the names
 	inBody    bool       // at least one ID is in the body

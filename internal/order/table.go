@@ -97,6 +97,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	for i := range t.rules {
 		t.rules[i].table = t
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
+		t.rules[i].findNames(t)
 		t.rules[i].partNames = t.foreignParts(&t.rules[i])
 	}
 	return t, nil

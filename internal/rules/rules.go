@@ -128,6 +128,7 @@ func orderRule(r config.Rule, parts []string) (order.Rule, error) {
 		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
 		Backend:      backends[r.Backend],
 		Query:        r.Match.Query,
+		Nameless:     r.Create != nil && r.Create.Dedup != nil,
 		// Not nil: nil stands for the default.
 		FrontControllers: append([]string{}, r.FrontControllers...),
 	}
