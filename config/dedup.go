@@ -15,8 +15,8 @@ const (
 // Dedup refuses a create whose request names an order that exists. The filter decides which
 // orders are certainly new. The table that Confirm names decides about the others.
 type Dedup struct {
-	// Confirm is the name of a source, a table. It is optional with a filter of kind exact, if
-	// the IDs are numbers of at most 19 digits. Otherwise it has no default.
+	// Confirm is the name of a source, a table. No kind of filter is certain of a duplicate: it has
+	// IDs of creates that may have failed as well.
 	Confirm       string        `mapstructure:"confirm"`
 	Duplicate     Reply         `mapstructure:"duplicate"`      // default 409 {"error":"order already exists"}
 	OnUnavailable string        `mapstructure:"on_unavailable"` // the table does not answer in time; default forward
@@ -33,10 +33,8 @@ func (d *Dedup) ensureDefaults(doc *document, path string) {
 			Status: http.StatusServiceUnavailable, Body: `{"error":"order cannot be looked up, try again"}`, RetryAfter: time.Second,
 		})
 	}
-	if d.Confirm != "" {
-		fill(doc, path+".timeout", &d.Timeout, 200*time.Millisecond)
-		fill(doc, path+".max_queries", &d.MaxQueries, 8)
-	}
+	fill(doc, path+".timeout", &d.Timeout, 200*time.Millisecond)
+	fill(doc, path+".max_queries", &d.MaxQueries, 8)
 }
 
 // maxQueries bounds max_queries. Few databases accept as many connections.
@@ -59,8 +57,12 @@ func (v *validator) dedup(path string, r *Rule) {
 	} else {
 		v.option(path, "unavailable", d.Unavailable != Reply{}, v.discarded[path+".on_unavailable"], "on_unavailable "+OnUnavailableRefuse)
 	}
+	if key, _ := r.ByKey(); key != nil {
+		v.reject(path, "refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key")
+	}
 	if d.Confirm == "" {
-		v.dedupUnconfirmed(path, r)
+		v.rejectMissing(path, []string{"confirm"}, "confirm is missing: the filter may take a new order for one that exists, "+
+			"and its create would be refused; name a source that is a table")
 		return
 	}
 	reference(v, path+".confirm", "sources", d.Confirm, v.config.Sources)
@@ -72,39 +74,6 @@ func (v *validator) dedup(path string, r *Rule) {
 	}
 	between(v, path+".timeout", d.Timeout, 10*time.Millisecond, 5*time.Second)
 	between(v, path+".max_queries", d.MaxQueries, 1, maxQueries)
-}
-
-// dedupUnconfirmed checks a dedup without confirm. Then the filter alone refuses creates, so it
-// has to be certain of every ID that it contains.
-func (v *validator) dedupUnconfirmed(path string, r *Rule) {
-	f, known := v.config.Filters[r.Create.Filter]
-	isUncertain := func(id ID) bool { return !id.isShortNumber() }
-	switch {
-	case v.given(path + ".confirm"):
-		v.reject(path+".confirm", "is empty: give the name of a source that is a table")
-		return
-	case !known: // which another check reports
-		return
-	case f.Kind != FilterExact:
-		v.rejectMissing(path, []string{"confirm"}, "confirm is missing: a filter of kind %s may take a new order for one that exists, "+
-			"and its create would be refused; name a source that is a table, or choose kind %s", f.Kind, FilterExact)
-		return
-	case slices.ContainsFunc(r.IDs, isUncertain):
-		v.rejectMissing(path, []string{"confirm"}, "confirm is missing: a filter of kind %s is certain of numbers of at most %d digits, "+
-			"and the rule admits other IDs; name a source that is a table", FilterExact, maxExactDigits)
-		return
-	}
-	v.option(path, "timeout", r.Create.Dedup.Timeout != 0, false, "a dedup with confirm")
-	v.option(path, "max_queries", r.Create.Dedup.MaxQueries != 0, false, "a dedup with confirm")
-}
-
-// maxExactDigits is the number of digits of the largest numbers that are all below 2^64, as a
-// filter of kind exact stores them.
-const maxExactDigits = 19
-
-// isShortNumber reports whether a filter of kind exact can store every ID of this form.
-func (id ID) isShortNumber() bool {
-	return (id.Format == FormatDigits || id.Format == FormatTimestamped || id.Format == FormatSnowflake) && id.MaxLength <= maxExactDigits
 }
 
 // hasLocation reports whether the entry says where the ID is in a request.

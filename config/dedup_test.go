@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,23 +21,13 @@ func TestDedup(t *testing.T) {
 			"{confirm: db, duplicate: {status: 422, body: twice, retry_after: 1s}, on_unavailable: refuse, unavailable: {status: 500}, timeout: 10ms, max_queries: 1}", nil},
 		{"the other ends", "{kind: redis-bitmap}", "{form: id, format: uuid}", "{confirm: db, on_unavailable: forward, timeout: 5s, max_queries: 1000}", nil},
 		{"an exact filter, confirmed", "{kind: exact}", "{path: id, format: pattern, pattern: a+}", confirm, nil},
-		{"an exact filter", "{kind: exact}", "{path: id}", "{}", nil},
-		{"an exact filter of dates", "{kind: exact}", "{path: id, format: timestamped}", "{duplicate: {status: 400}, on_unavailable: refuse}", nil},
-
-		{"a Bloom filter alone", "{}", "{path: id}", "{}", []string{
-			".create.dedup: confirm is missing: a filter of kind local may take a new order for one that exists, and its create would be refused; name a source that is a table, or choose kind exact",
-		}},
-		{"an exact filter of other IDs", "{kind: exact}", "[{path: id}, {header: x-id, max_length: 20}]", "{on_unavailable: refuse}", []string{
-			".create.dedup: confirm is missing: a filter of kind exact is certain of numbers of at most 19 digits, and the rule admits other IDs; name a source that is a table",
-		}},
-		{"an exact filter with what is for confirm", "{kind: exact}", "{path: id}", "{timeout: 1s, max_queries: 2}", []string{
-			".create.dedup.timeout: is for a dedup with confirm only: set it, or remove this",
-			".create.dedup.max_queries: is for a dedup with confirm only: set it, or remove this",
+		{"an exact filter alone", "{kind: exact}", "{path: id}", "{}", []string{
+			".create.dedup: confirm is missing: the filter may take a new order for one that exists, and its create would be refused; name a source that is a table",
 		}},
 		{"no ID in the request", "{}", "{format: digits}", confirm, []string{
 			".create.dedup: is for requests that name the new order: give id a place, such as {header: x-order-id}, or remove this",
 		}},
-		{"an empty name", "{}", "{path: id}", `{confirm: ""}`, []string{".create.dedup.confirm: is empty: give the name of a source that is a table"}},
+		{"an empty name", "{}", "{path: id}", `{confirm: ""}`, []string{".create.dedup: confirm is missing: the filter may take a new order for one that exists, and its create would be refused; name a source that is a table"}},
 		{"an unknown source", "{}", "{path: id}", "{confirm: dbs}", []string{`.create.dedup.confirm: "dbs" is not defined under sources, which has db, seed`}},
 		{"a file", "{}", "{path: id}", "{confirm: seed}", []string{`.create.dedup.confirm: source "seed" is a file, which does not have the newest orders: name a table`}},
 		{"out of range", "{}", "{path: id}", "{confirm: db, timeout: 9ms, max_queries: 0, on_unavailable: pass, duplicate: {status: 200}}", []string{
@@ -53,6 +42,9 @@ func TestDedup(t *testing.T) {
 		}},
 		{"an answer that is never given", "{}", "{path: id}", "{confirm: db, unavailable: {status: 503}}", []string{
 			".create.dedup.unavailable: is for on_unavailable refuse only: set it, or remove this",
+		}},
+		{"a key of the request, too", "{}", "{path: id}", "{confirm: db}, once: {}", []string{
+			".create.dedup: refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key",
 		}},
 		{"a misspelt key", "{}", "{path: id}", "{confirms: db}", []string{".create.dedup.confirms: unknown key, did you mean confirm?"}},
 	} {
@@ -86,32 +78,26 @@ func TestDedupDefaults(t *testing.T) {
 
 // TestDedupNeedsAListener decides at ext_authz, or over HTTP.
 func TestDedupNeedsAListener(t *testing.T) {
-	rule := "rules: [{" + match + ", id: {path: id}, create: {filter: orders, learn: {response_json: id}, dedup: {}}}]\n"
-	file := "filters: {orders: {kind: exact}}\n" + rule
-	compareViolations(t, file+"listen: {authz: \"\"}\n", nil, []string{
-		"f.yaml:3: listen.authz: is empty, and so is listen.http, and rules[0].create.dedup is decided at one of them: give an address",
+	rule := "rules: [{" + match + ", id: {path: id}, create: {filter: orders, learn: {response_json: id}, dedup: {confirm: db}}}]\n"
+	file := "filters: {orders: {}}\n" + rule + "sources: {db: {kind: mysql, dsn_env: ORDERS_DSN, table: orders, id_column: id}}\n"
+	dsn := env{"ORDERS_DSN": "a@tcp(db)/shop"}
+	compareViolations(t, file+"listen: {authz: \"\"}\n", dsn, []string{
+		"f.yaml:4: listen.authz: is empty, and so is listen.http, and rules[0].create.dedup is decided at one of them: give an address",
 	})
-	compareViolations(t, file+"listen: {authz: \"\", http: \"127.0.0.1:9193\"}\n", nil, nil)
+	compareViolations(t, file+"listen: {authz: \"\", http: \"127.0.0.1:9193\"}\n", dsn, nil)
 }
 
-// TestDedupPage reads the examples of docs/create-dedup.md: a whole file, and an exact filter for it.
+// TestDedupPage reads the example of docs/create-dedup.md.
 func TestDedupPage(t *testing.T) {
 	text, err := os.ReadFile("../docs/create-dedup.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 2 {
-		t.Fatalf("%d examples, want 2", len(blocks))
+	if len(blocks) != 1 {
+		t.Fatalf("%d examples, want 1", len(blocks))
 	}
-	whole := blocks[0][1]
-	exact := strings.NewReplacer("filters:\n  orders: {sources: [orders-db]}\n", blocks[1][1], "{confirm: orders-db}", "{}", ", format: uuid", "").Replace(whole)
-	for _, file := range []string{whole, exact} {
-		if err := mustParse(t, file, env{"ORDERS_DSN": "a@tcp(db)/shop"}).Validate(); err != nil {
-			t.Error(err)
-		}
-	}
-	if !strings.Contains(exact, "kind: exact") {
-		t.Errorf("the second example does not fit the first:\n%s", exact)
+	if err := mustParse(t, blocks[0][1], env{"ORDERS_DSN": "a@tcp(db)/shop"}).Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -407,7 +407,7 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 	}
 	switch {
 	case dedups:
-		e.Because = becauseOfDedup(p.Create.Dedup)
+		e.Because = becauseOfDedup
 	case p.Create != nil:
 		e.Because = "the request goes on, and the new ID is learned from the answer"
 	case p.Settle == nil && p.Lookup == nil:

@@ -17,12 +17,7 @@ var conditionsWithDedup = [gate.Verdicts]string{
 }
 
 // becauseOfDedup explains who decides on a create whose order may exist.
-func becauseOfDedup(d *gate.Dedup) string {
-	if d.Certain {
-		return "the order ID is well-formed: the filter decides whether the order is new; the new ID is learned from the answer"
-	}
-	return "the order ID is well-formed: the filter decides whether the order is new, and the table if the filter cannot; the new ID is learned from the answer"
-}
+const becauseOfDedup = "the order ID is well-formed: the filter decides whether the order is new, and the table if the filter cannot; the new ID is learned from the answer"
 
 // tableState is what the table of a rule's dedup has of an order now.
 type tableState struct {

@@ -34,10 +34,6 @@ func TestExplainDedup(t *testing.T) {
 			"reason       the order ID is well-formed: the filter decides whether the order is new, and the table if the filter cannot; the new ID is learned from the answer",
 		}},
 		{"refuse", "{}", "{confirm: orders-db, on_unavailable: refuse}", "x-order-id: 42", []string{"none         " + goesOn, "unavailable  503, " + away, "duplicate    " + exists}},
-		{"exact", "{kind: exact}", "{}", "x-order-id: 42", []string{
-			"none         " + goesOn, "unknown      the backend's, " + away, "duplicate    " + exists,
-			"reason       the order ID is well-formed: the filter decides whether the order is new; the new ID is learned from the answer",
-		}},
 		{"no ID", "{}", "{confirm: orders-db}", "x-other: 42", []string{"verdict      none", "status       the backend's"}},
 		{"malformed", "{}", "{confirm: orders-db}", "x-order-id: 042", []string{"verdict      invalid"}},
 	} {

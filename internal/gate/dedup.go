@@ -20,8 +20,7 @@ type Confirmer interface {
 // enough for that: its Maybe may be wrong, and the create of a new order must go on.
 type Dedup struct {
 	Filter      Filter    // only Absent counts: the order is new
-	Certain     bool      // the filter's Maybe is never wrong: nothing else is asked about it
-	Confirm     Confirmer // decides what the filter leaves open; nil: nothing does
+	Confirm     Confirmer // decides about the others; nil: nothing does
 	Refuse      bool      // refuse a create that cannot be confirmed; otherwise it goes on
 	Duplicate   Reply
 	Unavailable Reply // with Refuse
@@ -35,13 +34,8 @@ type Dedup struct {
 // The verdict is about the moment of the call. So a caller that holds the order's lock
 // decides again: an earlier verdict may be of the time before another create of the order.
 func (d *Dedup) Decide(ctx context.Context, id string) Verdict {
-	switch d.Filter.Query(ctx, id) {
-	case presence.Absent:
+	if d.Filter.Query(ctx, id) == presence.Absent {
 		return VerdictNone
-	case presence.Maybe:
-		if d.Certain {
-			return VerdictDuplicate
-		}
 	}
 	if d.Confirm == nil {
 		return d.unconfirmed()
@@ -72,13 +66,7 @@ func (d *Dedup) tryDecide(m order.Match) (v Verdict, decided bool) {
 	default: // the ID is in the body, which was not passed on: ext_proc sees it (RefuseDuplicate)
 		return VerdictNone, true
 	}
-	switch d.Filter.MayContain(m.ID) {
-	case presence.Absent:
-		return VerdictNone, true
-	case presence.Maybe:
-		return VerdictDuplicate, d.Certain
-	}
-	return VerdictNone, false
+	return VerdictNone, d.Filter.MayContain(m.ID) == presence.Absent
 }
 
 // decide returns the verdict on a matched request. It blocks as Decide does.

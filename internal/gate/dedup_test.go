@@ -73,7 +73,6 @@ func create(id string) order.Request {
 func TestDedup(t *testing.T) {
 	away := func(p *gate.Policy) { p.Create.Dedup.Confirm.(*gatetest.Confirmer).Err = errors.New("away") }
 	refuse := func(p *gate.Policy) { p.Create.Dedup.Refuse = true }
-	certain := func(p *gate.Policy) { p.Create.Dedup.Certain, p.Create.Dedup.Confirm = true, nil }
 	for _, tt := range []struct {
 		name    string
 		change  []func(*gate.Policy)
@@ -92,9 +91,6 @@ func TestDedup(t *testing.T) {
 		{"away", []func(*gate.Policy){away}, "1", gate.VerdictUnknown, false, []string{"query 1", "confirm 1"}},
 		{"away, and new", []func(*gate.Policy){away}, "5", gate.VerdictNone, false, nil},
 		{"away, and refused", []func(*gate.Policy){away, refuse}, "1", gate.VerdictUnavailable, true, []string{"query 1", "confirm 1"}},
-		{"certain", []func(*gate.Policy){certain}, "1", gate.VerdictDuplicate, true, nil},
-		{"certain, and the filter cannot tell", []func(*gate.Policy){certain}, "3", gate.VerdictUnknown, false, []string{"query 3"}},
-		{"certain, and refused", []func(*gate.Policy){certain, refuse}, "3", gate.VerdictUnavailable, true, []string{"query 3"}},
 		{"nothing to confirm with", []func(*gate.Policy){func(p *gate.Policy) { p.Create.Dedup.Confirm = nil }}, "1", gate.VerdictUnknown, false, []string{"query 1"}},
 	} {
 		for _, observe := range []bool{false, true} {
@@ -237,7 +233,6 @@ func BenchmarkScreenCreate(b *testing.B) {
 	}{
 		{"without", "5", func(p *gate.Policy) { p.Create.Dedup = nil }},
 		{"new", "5", nil},
-		{"certain duplicate", "1", func(p *gate.Policy) { p.Create.Dedup.Certain = true }},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			g, err := gate.New(newDedupBench(b, tt.change).gate.Policies(), gatetest.Silent{}, time.Now)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -121,7 +122,7 @@ func TestGRPCPending(t *testing.T) {
 	b.filter.NotInMemory = true
 	policies := b.gate.Policies()
 	policies[0].Rule.Methods = []string{"POST"}
-	policies[1].Rule.IDs, policies[1].Create.Dedup = []order.ID{{In: order.InHeader, Name: "x-id", Format: digits}}, &gate.Dedup{Filter: b.filter, Certain: true}
+	policies[1].Rule.IDs, policies[1].Create.Dedup = []order.ID{{In: order.InHeader, Name: "x-id", Format: digits}}, &gate.Dedup{Filter: b.filter, Confirm: &gatetest.Confirmer{Journal: &gatetest.Journal{}, Orders: map[string]bool{"1": true}}}
 	g, err := gate.New(policies, b.record, time.Now)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func dedup(d *config.Dedup, filter gate.Filter) *gate.Dedup {
 		return nil
 	}
 	return &gate.Dedup{
-		Filter: filter, Certain: d.Confirm == "", Refuse: d.OnUnavailable == config.OnUnavailableRefuse,
+		Filter: filter, Refuse: d.OnUnavailable == config.OnUnavailableRefuse,
 		Duplicate: reply(d.Duplicate), Unavailable: reply(d.Unavailable),
 	}
 }
