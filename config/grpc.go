@@ -34,6 +34,11 @@ func (d *document) unreadBodies(c *Config) []Violation {
 			d.report(rulePath(i)+".settle.limit.id", message+"Have clients send the ID as metadata, and read it with header")
 		}
 	}
+	return d.warningsSince(before)
+}
+
+// warningsSince takes the violations behind the first ones, and returns them sorted by path.
+func (d *document) warningsSince(before int) []Violation {
 	warnings := slices.Clone(d.violations[before:])
 	d.violations = d.violations[:before]
 	slices.SortStableFunc(warnings, func(a, b Violation) int { return strings.Compare(a.Path, b.Path) })

@@ -38,6 +38,7 @@ type Warnings struct {
 	Unused    []Violation // at paths outside of [Options.Uses]
 	Variables []Violation // variables without a key
 	Bodies    []Violation // keys that read the body of a gRPC call
+	Parts     []Violation // keys of locks with a {name} in them that is no part
 }
 
 // Load reads and validates the file at path. Through getenv (os.Getenv, except in tests) it
@@ -124,7 +125,7 @@ func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	if err := invalid(used); err != nil {
 		return nil, Warnings{}, err
 	}
-	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c)}, nil
+	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c)}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

@@ -41,6 +41,7 @@ func (v *validator) lock(path, name string, l Lock) {
 	}
 	v.lockKey(path+".key", name, l)
 	v.keyParts(path+".key", name)
+	v.literals(path+".key", name)
 	between(v, path+".lease", l.Lease, time.Second, time.Hour)
 	v.wait(path+".wait", l.Wait)
 	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)

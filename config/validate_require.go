@@ -63,6 +63,9 @@ func (v *validator) condition(path string, c *Condition, r *Rule) {
 		}
 	}
 	v.conditionParts(path, c, r)
+	if len(kinds) == 1 {
+		v.conditionIsNoLock(path, c, r)
+	}
 	v.reply(path+".otherwise", c.Otherwise)
 }
 
@@ -79,19 +82,53 @@ func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
 			return
 		}
 	}
+	chars := charsOfRule(r)
+	for _, text := range c.templates() {
+		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(chars); !ok {
+			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(text), before)
+		}
+	}
+}
+
+// charsOfRule returns the characters that the order's ID and its parts can have.
+func charsOfRule(r *Rule) map[string]charset {
 	chars := make(map[string]charset)
 	for _, id := range r.IDs {
 		s := chars[partID]
 		s.union(charsOf(id))
 		chars[partID] = s
 	}
-	for _, name := range names {
-		chars[name] = charsOf(r.Parts[name])
+	for name, id := range r.Parts {
+		chars[name] = charsOf(id)
 	}
-	for _, text := range c.templates() {
-		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(chars); !ok {
-			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(text), before)
+	return chars
+}
+
+// headerValueChars are those that the header of a condition can have (package gate).
+var headerValueChars = charsetOf("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._:-")
+
+// conditionIsNoLock rejects a condition on a key that the order's lock can have. The settlement
+// itself has the lock when the conditions are checked.
+func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
+	name, key := r.Settle.Lock, c.Key()
+	l, defined := v.config.Locks[name]
+	at := join("locks", name)
+	if _, problem := Template(key, sortedKeys(r.Parts)); key == "" || problem != "" || !defined || l.Kind == LockQuorum || v.unusable(at+".key") || v.hasUnknownKind(at, l) {
+		return // a quorum has servers of its own
+	}
+	chars, names := charsOfRule(r), sortedKeys(r.Parts)
+	for _, m := range placeholder.FindAllStringSubmatch(key, -1) {
+		if strings.HasPrefix(m[1], headerPlaceholder) {
+			names, chars[m[1]] = append(names, m[1]), headerValueChars
 		}
+	}
+	if mayShareKey(lockUse{keys: []KeyTemplate{NewKeyTemplate(key, names)}, chars: chars}.withTokens(), v.lockUses(v.config)[name]) {
+		path = join(path, c.Kind())
+		if c.Value != nil || c.Geo != nil {
+			path += ".key"
+		}
+		v.reject(path, "%s can make the same key as %s of %s, the lock that a settlement has during the check: give the condition a key of its own",
+			quote(key), quote(l.Key), v.shown(at))
 	}
 }
 

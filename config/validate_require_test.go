@@ -17,6 +17,8 @@ rules: [{name: a, match: {methods: [POST], path: "/o/{id}"}, id: {path: id}, set
 
 const kindsOfConditions = "latch, exists, missing, value, geo, time"
 
+const sharesLock = ` can make the same key as "order:lock:{id}" of locks.orders, the lock that a settlement has during the check: give the condition a key of its own`
+
 func TestRequire(t *testing.T) {
 	const tooLong, wide = "0123456789012345678901234567890123456789012345678901234567890123", `[{exists: a}, {exists: a}, {exists: a}, {exists: a}, `
 	for _, tt := range []struct {
@@ -86,6 +88,9 @@ func TestRequire(t *testing.T) {
 			`[0].time.zone: "Local" is not a time zone, such as UTC or Europe/Berlin`,
 			`[1].time.zone: "" is not a time zone, such as UTC or Europe/Berlin`,
 			`[2].time.zone: "../etc/passwd" is not a time zone, such as UTC or Europe/Berlin`,
+		}},
+		{"the key of the lock", `[{latch: "order:lock:{id}"}, {missing: "order:lock:{header:x-order}"}, {value: {key: "order:lock:1", is: a}}, {exists: "order:lock:{id}:x"}, {exists: "order:locks:{id}"}]`, []string{
+			`[0].latch: "order:lock:{id}"` + sharesLock, `[1].missing: "order:lock:{header:x-order}"` + sharesLock, `[2].value.key: "order:lock:1"` + sharesLock,
 		}},
 		{"answers", `[{latch: a, otherwise: {status: 200, retry_after: 25h}}]`, []string{
 			`[0].otherwise.status: 200 is out of range: 400 to 599 are allowed`, `[0].otherwise.retry_after: 25h is out of range: 0s to 24h are allowed`,
@@ -161,6 +166,9 @@ func TestConditionsWithParts(t *testing.T) {
 		{"the end of a part is not clear", `[{exists: "open:{tenant}:{id}"}, {exists: "open:{tenant}{id}"}]`, []string{
 			settle + `[0]: "open:{tenant}:{id}" makes the same text for two orders: write a character behind {tenant} that it cannot have, such as /`,
 			settle + `[1]: "open:{tenant}{id}" makes the same text for two orders: write a character behind {tenant} that it cannot have, such as /`,
+		}},
+		{"the lock of a tenant's order", `[{missing: "order:lock:{tenant}/{id}"}, {missing: "order:lock:{tenant}/{id}/x"}]`, []string{
+			settle + `[0].missing: "order:lock:{tenant}/{id}" can make the same key as "order:lock:{tenant}/{id}" of locks.orders, the lock that a settlement has during the check: give the condition a key of its own`,
 		}},
 		{"another part", `[{exists: "{shop}/{tenant}/{id}"}]`, []string{settle + `[0].exists: has {shop}: known are {id}, {tenant} and {header:NAME}`}},
 	} {

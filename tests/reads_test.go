@@ -17,11 +17,15 @@ func TestWritesByGet(t *testing.T) {
     match: {methods: [GET, POST], path: /settle.php}
     id: {query: id}
     settle: {lock: settlement}
+  - name: pay-by-link
+    match: {methods: [GET], path: /pay.php}
+    once: {by: [{header: x-user}]}
   - name: order-create
 `)})
 	if *attachment == asSidecar {
 		s.wantLogged("WARN", "the rule creates or settles by GET or HEAD", "create-by-link")
 		s.wantLogged("WARN", "the rule creates or settles by GET or HEAD", "settle-by-link")
+		s.wantLogged("WARN", "the rule stores the answers to GET or HEAD", "pay-by-link")
 	}
 	s.must("GET", "/orders/77", "").want(t, 404, "absent")
 	s.must("GET", "/new.php?do=create&id=77", "").want(t, 201, "")
@@ -29,6 +33,9 @@ func TestWritesByGet(t *testing.T) {
 	s.must("GET", "/settle.php?id=5", "").want(t, 200, "")
 	if key := b.last("key"); key != "order:lock:5" {
 		t.Errorf("settled under the lock %q", key)
+	}
+	for _, verdict := range []string{"", "replayed"} {
+		s.must("GET", "/pay.php", "", "x-user", "7").want(t, 200, verdict)
 	}
 }
 

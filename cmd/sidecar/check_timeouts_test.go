@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 )
@@ -78,7 +80,7 @@ func TestCheckTimeoutsWithoutCreates(t *testing.T) {
 	if code, stdout, _ := command(t.Context(), "check", "--timeouts", "--config", file); code != exitDone || stdout != "no rule creates orders: no answer is held\n" {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
-	if code, stdout, _ := command(t.Context(), "check", "--timeouts", "--json", "--config", file); code != exitDone || stdout != `{"rules":[]}`+"\n" {
+	if code, stdout, _ := command(t.Context(), "check", "--timeouts", "--json", "--config", file); code != exitDone || stdout != `{"rules":[],"waits":[]}`+"\n" {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 	if code, _, stderr := command(t.Context(), "check", "--json", "--config", file); code != exitUsage || !strings.Contains(stderr, "--json is for --timeouts") {
@@ -88,6 +90,64 @@ func TestCheckTimeoutsWithoutCreates(t *testing.T) {
 	if code, stdout, _ := command(t.Context(), "check", "--timeouts", "--config", bad); code != exitUsage || stdout != "" {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
+}
+
+// TestCheckTimeoutsOfWaits has rules whose requests wait.
+func TestCheckTimeoutsOfWaits(t *testing.T) {
+	file := writeConfig(t, `
+redis: {addresses: [127.0.0.1:6379]}
+filters: {orders: {sources: [table]}}
+sources: {table: {kind: mysql, dsn_env: DSN, table: orders, id_column: id}}
+locks: {settlement: {wait: {up_to: 1s}}, merchants: {kind: semaphore, permits: 2, key: "m:{id}", wait: {tries: 3, every: 500ms}}}
+rules:
+  - {name: note, match: {methods: [POST], path: /n}, once: {by: body, wait: {up_to: 5s}}}
+  - name: settle
+    match: {methods: [POST], path: "/o/{id}"}
+    id: {path: id}
+    settle: {lock: settlement, limit: {lock: merchants, id: {header: x-merchant}}}
+    once: {by: idempotency-key}
+  - {name: put, match: {methods: [PUT], path: "/o/{id}"}, id: {path: id}, create: {filter: orders, learn: {response_json: id}, lock: settlement, dedup: {confirm: table, timeout: 300ms}}}
+  - {name: observed, mode: observe, match: {methods: [POST], path: "/observed/{id}"}, id: {path: id}, settle: {lock: settlement}}
+`)
+	want := []string{
+		"note up to 8s message_timeout at least 8.2s once.wait",
+		"settle up to 9.7s message_timeout at least 9.9s once.wait + locks.settlement.wait + locks.merchants.wait",
+		"put up to 3.9s message_timeout at least 4.1s locks.settlement.wait + create.dedup.timeout",
+		"put up to 300ms timeout of ext_authz at least 500ms create.dedup.timeout",
+		"observed up to 2.5s message_timeout at least 2.7s locks.settlement.wait",
+	}
+	code, stdout, stderr := command(t.Context(), "check", "--timeouts", "--config", file)
+	_, table, _ := strings.Cut(stdout, "\n\nRULE")
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(strings.Fields(line), " ")
+	}
+	if diff := cmp.Diff(append([]string{"REQUEST WAITS FOR TIMEOUT OF ENVOY KEYS"}, want...), lines); diff != "" || code != exitDone {
+		t.Errorf("exit code %d, %s (-want +got):\n%s", code, stderr, diff)
+	}
+	var got struct {
+		Waits []struct {
+			Rule    string
+			Keys    []string
+			Longest float64 `json:"longest_seconds"`
+			Envoy   string
+			Least   float64 `json:"least_seconds"`
+		}
+	}
+	_, stdout, _ = command(t.Context(), "check", "--timeouts", "--json", "--config", file)
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Waits) != len(want) {
+		t.Fatalf("as JSON: %q, %v", stdout, err)
+	}
+	for i, w := range got.Waits {
+		text := fmt.Sprintf("%s up to %v %s at least %v %s", w.Rule, seconds(w.Longest), w.Envoy, seconds(w.Least), strings.Join(w.Keys, " + "))
+		if text != want[i] {
+			t.Errorf("as JSON: %q, want %q", text, want[i])
+		}
+	}
+}
+
+func seconds(n float64) time.Duration {
+	return time.Duration(n * float64(time.Second)).Round(time.Millisecond)
 }
 
 // TestTimeoutsOfTheExamples compares those of the examples' Envoys with what the example's
@@ -112,6 +172,11 @@ func TestTimeoutsOfTheExamples(t *testing.T) {
 				t.Fatalf("%s has no %s", file, pattern)
 			}
 			timeout, err := time.ParseDuration(string(found[1]))
+			for _, w := range engine.RequestWaits(c) {
+				if more == 0 && (w.Timeout != engine.MessageTimeout || timeout < w.Least) {
+					t.Errorf("%s: %s is %v, and rule %s waits %+v", file, pattern, timeout, w.Rule, w)
+				}
+			}
 			for _, h := range engine.AnswerDelays(c) {
 				if err != nil || timeout < h.MessageTimeout+more {
 					t.Errorf("%s: %s is %v, %v, and rule %s needs %v", file, pattern, timeout, err, h.Rule, h.MessageTimeout+more)

@@ -86,7 +86,7 @@ func serveCommand(env *environment) *cobra.Command {
 			for _, v := range aside.Variables {
 				log.Warn("a variable "+v.Message, "variable", v.Path)
 			}
-			for _, v := range aside.Bodies {
+			for _, v := range slices.Concat(aside.Bodies, aside.Parts) {
 				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line)
 			}
 			opts.file, opts.load, opts.reload = env.file, env.load, reload
@@ -108,10 +108,12 @@ func checkCommand(env *environment) *cobra.Command {
 		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
 			"Except with --live, the variables that hold data source names may be missing. A variable\n" +
 			"whose name begins with ORDERGATE_ and stands for no key of the file is named on\n" +
-			"standard error. So is a key that reads the body of a call that looks like gRPC's.\n\n" +
+			"standard error. So is a key that reads the body of a call that looks like gRPC's, and a\n" +
+			"{name} in the key of a lock that stands for nothing.\n\n" +
 			"With --timeouts it also prints, for each rule with a create, for how long an answer may\n" +
 			"be held, and the least timeouts of Envoy: message_timeout of ext_proc, and that of the\n" +
-			"route.",
+			"route. So it does for how long a request may wait: for a lock, for another call with\n" +
+			"its key, or for the table of create.dedup.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && !timeouts {
@@ -122,7 +124,7 @@ func checkCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			for _, v := range slices.Concat(aside.Variables, aside.Bodies) {
+			for _, v := range slices.Concat(aside.Variables, aside.Bodies, aside.Parts) {
 				fmt.Fprintln(env.stderr, v)
 			}
 			if timeouts {
@@ -138,7 +140,7 @@ func checkCommand(env *environment) *cobra.Command {
 			return config.Report(env.file, env.getenv, engine.CheckLive(ctx, c))
 		},
 	}
-	cmd.Flags().BoolVar(&timeouts, "timeouts", false, "also print the least timeouts of Envoy for the rules with a create")
+	cmd.Flags().BoolVar(&timeouts, "timeouts", false, "also print the least timeouts of Envoy for these rules")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print these as JSON")
 	cmd.Flags().BoolVar(&live, "live", false, "also connect to Redis, tables and files, and check the settings and rights of Redis")
 	return cmd

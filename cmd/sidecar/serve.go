@@ -180,13 +180,17 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	return f, nil
 }
 
-// warnOfGETRules logs each rule that creates or settles by GET or HEAD. Envoy may be
-// configured to skip ext_proc for these methods, as in the example.
+// warnOfGETRules logs each rule that creates or settles by GET or HEAD, or stores answers to these
+// methods. Envoy may be configured to skip ext_proc for them, as in the example.
 func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
 	for _, p := range g.Policies() {
 		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
-		if reads && p.HasCalls() {
+		switch {
+		case !reads:
+		case p.Create != nil || p.Settle != nil:
 			log.Warn("the rule creates or settles by GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
+		case p.Once != nil:
+			log.Warn("the rule stores the answers to GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
 		}
 	}
 }

@@ -73,7 +73,7 @@ type Options struct {
 	Checker *redislock.Checker // nil if every condition is about the time
 	Now     func() time.Time   // the clock of conditions about the time
 	Record  Recorder           // nil: none
-	Logger  *slog.Logger       // for keys that hold something else; nil: none
+	Logger  *slog.Logger       // for keys that hold something else, or are denied; nil: none
 }
 
 // Set is the conditions of one rule. It is immutable and safe for concurrent use.
@@ -133,6 +133,7 @@ func (s *Set) result(ctx context.Context, keys expanded, until int, err error) e
 		at := keys.owners[failed.Index]
 		s.record(at, Unavailable)
 		s.logs[at].Warn("a condition cannot be checked, and settlements are refused", "error", failed.Cause())
+		return &gate.ConditionError{Name: s.conditions[at].Name, Key: keys.conditions[failed.Index].Key, Cause: failed.Cause()}
 	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		last := -1
 		for _, at := range keys.owners {

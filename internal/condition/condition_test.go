@@ -124,8 +124,9 @@ func TestWrongKey(t *testing.T) {
 	bedtest.Check(t, b.redis.Set("open", "1"))
 	_, err := b.redis.RPush("loaders:o-42:7", "a")
 	bedtest.Check(t, err)
-	if got := b.check(t, []string{"o-42"}, "7"); !strings.Contains(got, "WRONGTYPE") || strings.Contains(got, "loaders") {
-		t.Errorf("error %q", got)
+	failed, ok := errors.AsType[*gate.ConditionError](b.Check(t.Context(), []string{"o-41", "o-42"}, []string{"7"}))
+	if !ok || failed.Name != "latch" || failed.Key != "loaders:o-42:7" || !strings.HasPrefix(failed.Cause, "WRONGTYPE") {
+		t.Errorf("error %+v", failed)
 	}
 	if diff := cmp.Diff([]string{"exists holds", "latch unavailable"}, b.counted); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
@@ -212,6 +213,43 @@ func TestWindow(t *testing.T) {
 		if got := tt.window.Contains(at); got != tt.want {
 			t.Errorf("%s within %d to %d in %s: %v", tt.at, tt.window.From, tt.window.To, tt.window.Zone, got)
 		}
+	}
+}
+
+// TestProbe reads keys that no order has, one for each condition.
+func TestProbe(t *testing.T) {
+	b := newBench(t,
+		Condition{Name: "latch", Kind: Latch, Key: Template{text("loaders:"), {ID: true, Name: "tenant"}, text("/"), {ID: true, Index: 1}}},
+		Condition{Name: "time", Kind: Time, Window: noon},
+		Condition{Name: "value", Kind: Is, Key: Template{text("day:"), {Header: 2, Name: "x-day"}}, Value: "closed"},
+		Condition{Name: "exists", Kind: Exists, Key: Template{text("open")}},
+		Condition{Name: "latch-2", Kind: Latch, Key: Template{text("all")}},
+	)
+	_, err := b.redis.RPush("all", "a")
+	bedtest.Check(t, err)
+	describe := func() (all []string) {
+		for _, s := range b.Probe(t.Context()) {
+			word := ""
+			if s.Err != nil {
+				word, _, _ = strings.Cut(s.Err.Error(), " ")
+			}
+			all = append(all, fmt.Sprint(s.Name, " ", s.Key, " ", s.Holds, " ", word, " ", s.Away))
+		}
+		return all
+	}
+	want := []string{
+		"latch loaders:ordergate-probe/ordergate-probe true  false", "time  true  false", "value day:ordergate-probe false  false",
+		"exists open false  false", "latch-2 all false WRONGTYPE false",
+	}
+	if diff := cmp.Diff(want, describe()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	b.redis.Close()
+	if got := describe(); !strings.HasSuffix(got[0], " true") || got[1] != want[1] {
+		t.Errorf("without Redis: %q", got)
+	}
+	if b.counted != nil || b.log.String() != "" {
+		t.Errorf("counted %q, logged %s", b.counted, &b.log)
 	}
 }
 

@@ -124,6 +124,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 	}
 	f.config = c
 	m.confirmers.use(next.gate.Policies())
+	m.requirements.use(next.gate.Policies(), true) // a probe follows
 	f.gate.Store(next.gate)
 	for _, u := range f.adapters {
 		u.use(next.gate)

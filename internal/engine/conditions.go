@@ -25,6 +25,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 		list = append(list, unit.Conditions(ctx, name)...)
 	}
 	list = append(list, m.lockers.Conditions()...)
+	list = append(list, m.requirements.conditions()...)
 	if m.redis != nil {
 		c := health.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {

@@ -45,7 +45,8 @@ type Engine struct {
 	lockers       *locking.Lockers
 	confirmers    *confirmers
 	checker       *redislock.Checker // of conditions; nil without redis
-	bodiesMissing recentEvent        // Envoy sent no body
+	requirements  *requirements
+	bodiesMissing recentEvent // Envoy sent no body
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
@@ -92,6 +93,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	})
 	m.metrics.InFlightGauges(m.lockers.InFlight)
 	m.confirmers = newConfirmers(m.metrics, log)
+	m.requirements = newRequirements()
 	if err := m.openFilters(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -231,6 +233,8 @@ func (m *Engine) Start() {
 		m.background(unit.Watch)
 	}
 	m.confirmers.use(m.Gate().Policies())
+	m.requirements.use(m.Gate().Policies(), false)
+	m.background(m.requirements.run)
 }
 
 // AwaitHolds blocks until Redis has stored the hold of every lock whose call ended with an

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +14,6 @@ import (
 	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/locking"
-	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/lockmw/redislock"
@@ -110,8 +108,7 @@ func (l *liveCheck) checkRule(ctx context.Context, path string, r *config.Rule) 
 
 // checkConditions reads the keys of a rule's conditions, with an ID that no order has.
 func (l *liveCheck) checkConditions(ctx context.Context, path string, r *config.Rule) {
-	parts := l.config.PartOrder(r)
-	list, headers, err := rules.Conditions(r.Settle, parts)
+	list, _, err := rules.Conditions(r.Settle, l.config.PartOrder(r))
 	if err != nil {
 		l.report(path, err)
 		return
@@ -120,17 +117,13 @@ func (l *liveCheck) checkConditions(ctx context.Context, path string, r *config.
 	defer cancel()
 	checker := redislock.NewChecker(l.redis)
 	defer checker.Close()
-	id := strings.Repeat(probe+order.Separator, len(parts)) + probe
 	set := condition.New(list, condition.Options{Checker: checker, Now: time.Now})
-	for i, state := range set.States(ctx, []string{id}, slices.Repeat([]string{probe}, len(headers))) {
+	for i, state := range set.Probe(ctx) {
 		if state.Err != nil {
 			l.report(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("the key %s cannot be read: %w", list[i].Key, state.Err))
 		}
 	}
 }
-
-// probe stands for an ID, a part or a header in the keys of conditions.
-const probe = "ordergate-probe"
 
 func (l *liveCheck) checkFilter(ctx context.Context, name string, c config.Filter) {
 	if l.redis != nil {

@@ -30,9 +30,11 @@ func (m *Engine) conditionsOf(c *config.Config, r *config.Rule) (gate.Conditions
 	if err != nil {
 		return nil, err
 	}
-	return condition.New(list, condition.Options{
+	log := m.log.With("rule", r.Name)
+	set := condition.New(list, condition.Options{
 		Checker: m.checker, Now: time.Now,
 		Record: m.metrics.Conditions(r.Name, config.ConditionNames(r.Settle.Require)),
-		Logger: m.warnings.Logger(m.log.With("rule", r.Name)),
-	}), nil
+		Logger: m.warnings.Logger(log),
+	})
+	return &requirement{Set: set, rule: r.Name, observed: !r.Mode.Enforces(), log: log}, nil
 }

@@ -99,13 +99,16 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 					continue
 				}
 				was, is := &before[o], &now[r]
-				for n, place := range []string{"settle.lock", "settle.limit.lock", "once.by"} {
+				for n, place := range []string{"settle.lock", "settle.limit.lock"} {
 					if was.locks[n] != "" && is.locks[n] != "" && was.identities[n] != is.identities[n] && !(renewed[is.locks[n]] && was.locks[n] == is.locks[n]) {
 						paths = append(paths, "rules."+is.name+"."+place)
 					}
 				}
 				if was.locks[0] != "" && is.locks[0] != "" && was.foldsIDs != is.foldsIDs {
 					paths = append(paths, "rules."+is.name+".id")
+				}
+				for _, key := range storedChanged(was, is, hasRule(c, was.name)) {
+					paths = append(paths, "rules."+is.name+"."+key)
 				}
 			}
 		}
@@ -114,26 +117,24 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 	return slices.Compact(paths)
 }
 
-// lockingRule holds the parts of a rule that decide which lock a request takes.
+// lockingRule holds the parts of a rule that decide which lock a request takes, and which stored
+// answer it finds.
 type lockingRule struct {
 	name       string
 	match      config.Match
-	locks      [3]string
-	identities [3]identity
+	locks      [2]string
+	identities [2]identity
 	foldsIDs   bool
+	stored     storedIdentity
 }
 
 // lockingRules returns the rules of a configuration in the order of the file.
 func lockingRules(c *config.Config) []lockingRule {
 	all := make([]lockingRule, len(c.Rules))
 	for i, r := range c.Rules {
-		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r)}
+		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r), stored: storedIdentityOf(c, &r)}
 		for n, name := range all[i].locks {
-			switch {
-			case name == config.OnceLock:
-				o, _ := r.ByKey()
-				all[i].identities[n] = identity{key: fmt.Sprint(r.Name, o.By, o.Scope)}
-			case name != "":
+			if name != "" {
 				all[i].identities[n] = identityOf(c.Locks[name])
 			}
 		}
@@ -197,17 +198,14 @@ func onlyLock(name string, l config.Lock) *config.Config {
 }
 
 // locksOf returns the names of the locks that requests of a rule acquire: the lock of the order,
-// that of the limit, and that of its keys. A name is "" if the rule has no such lock.
-func locksOf(r config.Rule) (names [3]string) {
+// and that of the limit. A name is "" if the rule has no such lock.
+func locksOf(r config.Rule) (names [2]string) {
 	if !r.Mode.Enforces() {
 		return names
 	}
 	names[0] = r.OrderLock()
 	if r.Settle != nil && r.Settle.Limit != nil {
 		names[1] = r.Settle.Limit.Lock
-	}
-	if o, _ := r.ByKey(); o != nil {
-		names[2] = config.OnceLock
 	}
 	return names
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/locking"
 )
 
 // AnswerDelay is how long ordergate may hold the answers to the creates of a rule.
@@ -41,4 +42,58 @@ func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: messageTimeout(longest)})
 	}
 	return held
+}
+
+// RequestWait is how long ordergate may wait before it forwards a request of a rule, within one
+// timeout of Envoy.
+type RequestWait struct {
+	Rule    string
+	Keys    []string      // of the waits, one after the other: "once.wait"
+	Longest time.Duration // with a Redis that hangs
+	Timeout string        // of Envoy: MessageTimeout or AuthzTimeout
+	Least   time.Duration // the shortest value of it that gives up no request
+}
+
+// Timeouts of Envoy.
+const (
+	MessageTimeout = "message_timeout"
+	AuthzTimeout   = "timeout of ext_authz"
+)
+
+// RequestWaits returns the waits of each rule, in the order of the file. The configuration must
+// have its defaults filled in.
+func RequestWaits(c *config.Config) (waits []RequestWait) {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		w := RequestWait{Rule: r.Name, Timeout: MessageTimeout}
+		add := func(key string, longest time.Duration) {
+			w.Keys, w.Longest = append(w.Keys, key), w.Longest+longest
+		}
+		lock := func(name, key string) {
+			l, use := locking.LockOf(c, name, *r)
+			add(key, locking.NewGateLocker(l, 0, use.Observe).Timeout())
+		}
+		if o, at := r.ByKey(); o != nil {
+			lock(config.OnceLock, at+".wait")
+		}
+		if name := r.OrderLock(); name != "" {
+			lock(name, "locks."+name+".wait")
+		}
+		if r.Settle != nil && r.Settle.Limit != nil {
+			lock(r.Settle.Limit.Lock, "locks."+r.Settle.Limit.Lock+".wait")
+		}
+		confirms := r.Create != nil && r.Create.Dedup != nil && r.Create.Dedup.Confirm != ""
+		if confirms && r.Create.Lock != "" { // it looks the order up again under the lock
+			add("create.dedup.timeout", r.Create.Dedup.Timeout)
+		}
+		if len(w.Keys) > 0 {
+			w.Least = messageTimeout(w.Longest)
+			waits = append(waits, w)
+		}
+		if confirms {
+			longest := r.Create.Dedup.Timeout
+			waits = append(waits, RequestWait{r.Name, []string{"create.dedup.timeout"}, longest, AuthzTimeout, messageTimeout(longest)})
+		}
+	}
+	return waits
 }

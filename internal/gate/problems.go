@@ -2,6 +2,7 @@ package gate
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 
 	"github.com/ordergate/ordergate/internal/recurring"
@@ -27,7 +28,11 @@ func NewProblems(log *slog.Logger) *Problems {
 // Refused logs a call that did not get its lock: a warning unless another call has it.
 func (p *Problems) Refused(c *Call, step Step, g Grant) {
 	if c.Decision.Verdict.IsTrouble() {
-		p.refused.Note(append(c.LogArgs(), "key", c.Key(), "error", cmp.Or(step.Err, g.Err))...)
+		err, args, key := cmp.Or(step.Err, g.Err), c.LogArgs(), c.Key()
+		if failed, ok := errors.AsType[*ConditionError](err); ok {
+			args, key = append(args, "condition", failed.Name), failed.Key
+		}
+		p.refused.Note(append(args, "key", key, "error", err)...)
 	}
 	c.LogRefused(p.log)
 }

@@ -27,7 +27,8 @@ const MaxConditions = 16
 // Conditions checks the conditions of a rule. Its method is safe for concurrent use.
 type Conditions interface {
 	// Check returns nil if all conditions hold for each of the orders, an [UnmetError] of the
-	// first one that does not, and any other error if they cannot be checked. Headers are the
+	// first one that does not, a [ConditionError] if Redis answers and cannot check one, and any
+	// other error if Redis does not answer. Headers are the
 	// values of [Require.Headers], in their order. Check blocks until ctx ends at most.
 	Check(ctx context.Context, ids, headers []string) error
 }
@@ -37,6 +38,19 @@ type UnmetError struct{ Condition int } // its index
 
 func (e *UnmetError) Error() string {
 	return fmt.Sprintf("condition %d of the settlement does not hold", e.Condition+1)
+}
+
+// ConditionError is the error of a [Locker] and of [Conditions] if a condition cannot be checked:
+// its key holds something else, or the user of Redis has no right to it.
+type ConditionError struct {
+	Name  string // of the condition
+	Key   string
+	Cause string // what Redis answered
+}
+
+// Error implements error. It leaves the key to the log line.
+func (e *ConditionError) Error() string {
+	return "condition " + e.Name + " cannot be checked: " + e.Cause
 }
 
 // unmetCondition returns the index of the condition that does not hold.

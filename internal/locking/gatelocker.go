@@ -42,6 +42,9 @@ func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocke
 	}
 }
 
+// Timeout returns the longest time that Acquire takes: the wait, and one command to Redis.
+func (g GateLocker) Timeout() time.Duration { return g.timeout }
+
 // Key implements gate.Locker.
 func (g GateLocker) Key(id string) string {
 	if g.composed != nil {

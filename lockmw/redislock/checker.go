@@ -104,6 +104,15 @@ func (g *checkGroup) check(ctx context.Context, c *Checker) error {
 		}
 		return nil
 	}
+	if isDenied(err) && len(g.conditions) > 1 {
+		middle := len(g.conditions) / 2
+		for _, half := range []checkGroup{{g.conditions[:middle], g.indexes[:middle]}, {g.conditions[middle:], g.indexes[middle:]}} {
+			if err := half.check(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return g.failure(int(n), 0, err)
 }
 

@@ -75,9 +75,16 @@ func addConditionArgs(c *redisbatch.ScriptCall, conditions []Condition) {
 
 const conditionPrefix = "CONDITION"
 
+// isDenied reports whether the access control of Redis denies a script one of its keys. Redis
+// does not say which.
+func isDenied(err error) bool { return redis.HasErrorPrefix(err, "NOPERM") }
+
 // asCondition makes an error of lua/check.lua that is about one condition a
 // [ConditionError]. The conditions of the call begin at an index.
 func asCondition(err error, from int) error {
+	if isDenied(err) {
+		return &ConditionError{Index: from, cause: err.Error()}
+	}
 	refused, ok := errors.AsType[redis.Error](err)
 	if !ok || !redis.HasErrorPrefix(err, conditionPrefix) {
 		return err

@@ -1,0 +1,39 @@
+package tests
+
+import "testing"
+
+// TestOnceReload reloads rules with stored answers. What would hide the answers is refused, and
+// other changes keep them.
+func TestOnceReload(t *testing.T) {
+	t.Parallel()
+	p := newPayer(t)
+	r := newReloads(t, settings{backend: p.addr(), orders: 10, gate: onceRules})
+	settle := func() answer { return r.must("POST", "/orders/1/settle", "") }
+	pay := func() answer {
+		return r.must("POST", "/payments", "", "idempotency-key", "k", "authorization", "Bearer a")
+	}
+	for _, verdict := range []string{"", "replayed"} {
+		settle().want(t, 200, verdict)
+		pay().want(t, 200, verdict)
+	}
+	for _, tt := range []struct{ from, to, names string }{
+		{"once: {keep: 1h, name: commission}", "once: {keep: 1h, name: payout}", "rules.commission-settle.settle.once.name: takes a restart"},
+		{"once: {keep: 1h, name: commission}", "once: {keep: 1h}", "rules.commission-settle.settle.once.name: takes a restart"},
+		{"name: commission-settle", "name: commission-pay", "rules.commission-pay.name: takes a restart"},
+		{"name: payment\n", "name: pay\n", "rules.pay.name: takes a restart"},
+		{"scope: [{header: x-tenant}, authorization]", "scope: [authorization]", "rules.payment.once.scope: takes a restart"},
+	} {
+		r.wantAfter("refused", func() { r.rewrite(r.edited(tt.from, tt.to)) })
+		r.wantLogged("reload: ", tt.names)
+		settle().want(t, 200, "replayed")
+		pay().want(t, 200, "replayed")
+		r.wantAfter("unchanged", func() { r.rewrite(r.text) })
+	}
+	r.wantAfter("applied", func() {
+		r.rewrite(r.edited("once: {keep: 1h, name: commission}", "once: {keep: 2h, name: commission, scope: []}"))
+	})
+	settle().want(t, 409, "duplicate") // nobody is the caller that settled it
+	pay().want(t, 200, "replayed")
+	p.wantPaid(t, "/orders/1/settle", 1)
+	p.wantPaid(t, "/payments", 1)
+}
