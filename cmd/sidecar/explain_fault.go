@@ -219,24 +219,6 @@ func (q *explainer) locateHeader(e *explanation, name string) {
 	e.Because += ": there is no " + name + " header"
 }
 
-// locateMissingHeaders names the headers that the request lacks.
-func (q *explainer) locateMissingHeaders(e *explanation, names []string) {
-	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(q.headers, func(h [2]string) bool { return h[0] == name })
-	})
-	e.Because += ": there is no " + strings.Join(missing, ", ")
-}
-
-// headersOf returns the headers of which a key is made, without those of its scope.
-func headersOf(k *gate.OnceKey) (names []string) {
-	for _, part := range k.Parts {
-		if part.Header != "" {
-			names = append(names, part.Header)
-		}
-	}
-	return names
-}
-
 func lookedFor(ids ...order.ID) string {
 	var places []string
 	for _, id := range ids {
