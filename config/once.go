@@ -353,8 +353,12 @@ func (v *validator) onceParts(path, key string, parts OnceParts) {
 		switch {
 		case slices.Contains(parts[:i], part):
 			v.reject(at, "%s is given twice: give each part once", quote(part))
-		case isHeader && (!headerName.MatchString(name) || name == OnceIdempotencyKey):
-			v.reject(at, "%s is not the name of a header for a key; write %s for that header", quote(name), OnceIdempotencyKey)
+		case strings.TrimPrefix(part, OnceHeader) == OnceIdempotencyKey && key == "scope":
+			v.reject(at, "%s is for by: give a header that tells callers apart, such as {header: x-tenant}", OnceIdempotencyKey)
+		case isHeader && !headerName.MatchString(name):
+			v.reject(at, "%s is not the name of a header", quote(name))
+		case isHeader && name == OnceIdempotencyKey:
+			v.reject(at, "{header: %s} has a form of its own: write %s", name, OnceIdempotencyKey)
 		case isHeader:
 			v.keyHeader(at, name)
 		case key == "scope" && part != "authorization":

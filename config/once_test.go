@@ -107,8 +107,8 @@ func TestOnce(t *testing.T) {
 			`0].once.by[2]: "header:x-user" is given twice: give each part once`,
 		}},
 		{"a header that is none", onceKey + `{by: [{header: "x user"}, {header: Idempotency-Key}]}}`, []string{
-			`0].once.by[0]: "x user" is not the name of a header for a key; write idempotency-key for that header`,
-			`0].once.by[1]: "idempotency-key" is not the name of a header for a key; write idempotency-key for that header`,
+			`0].once.by[0]: "x user" is not the name of a header`,
+			`0].once.by[1]: {header: idempotency-key} has a form of its own: write idempotency-key`,
 		}},
 		{"headers that are not the call's", onceKey + "{by: [{header: TE}, {header: Content-Length}, {header: X-Ordergate-Key}], scope: [{header: Host}, {header: connection}, {header: Accept-Encoding}, {header: x-tenant}, {header: expect}]}}", []string{
 			`0].once.by[0]: "te" belongs to one connection, not to the call: name another header, such as x-tenant`,
@@ -125,6 +125,10 @@ func TestOnce(t *testing.T) {
 		{"a scope that is no header", onceKey + "{by: idempotency-key, scope: [body, authorization, authorization]}}", []string{
 			`0].once.scope[0]: "body" is not a header: write {header: name}`,
 			`0].once.scope[2]: "authorization" is given twice: give each part once`,
+		}},
+		{"a scope of the key itself", onceKey + "{by: idempotency-key, scope: [{header: Idempotency-Key}, idempotency-key]}}", []string{
+			`0].once.scope[0]: idempotency-key is for by: give a header that tells callers apart, such as {header: x-tenant}`,
+			`0].once.scope[1]: idempotency-key is for by: give a header that tells callers apart, such as {header: x-tenant}`,
 		}},
 		{"a part that is a mapping", onceKey + "{by: [{cookie: a}]}}", []string{
 			"0].once.by[0]: is a mapping: write idempotency-key, body, or {header: name}",

@@ -271,13 +271,19 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	return nil, r.discard(path)
 }
 
-// asMapping suggests a mapping for a duration, or "" for other values. Of several fields that
-// are durations it suggests the last, which bounds the others.
+// statusNumber matches a status that a reply may have.
+var statusNumber = regexp.MustCompile(`^[45]\d\d$`)
+
+// asMapping suggests a mapping for a duration or the status of a reply, or "" for other values.
+// Of several fields that are durations it suggests the last, which bounds the others.
 func asMapping(n *yaml.Node, t reflect.Type) string {
 	if n.Kind != yaml.ScalarNode || t.Kind() != reflect.Struct {
 		return ""
 	}
 	value := n.Value
+	if t == reflect.TypeFor[Reply]() && statusNumber.MatchString(value) {
+		return fmt.Sprintf(", such as {status: %s}", value)
+	}
 	if n.ShortTag() == "!!int" {
 		value += "s" // seconds are a guess
 	} else if _, problem := duration(value, n.ShortTag()); problem != "" {

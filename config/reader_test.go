@@ -45,6 +45,10 @@ func TestStrictness(t *testing.T) {
 			"2: filters.f.snapshot: is text: it has to be a mapping",
 			"3: listen: is text: it has to be a mapping",
 		}},
+		{"a status for a reply", "rules: [{name: a, match: {methods: [POST], path: \"/o/{id}\"}, id: {path: id}, settle: {lock: l, busy: 423, unavailable: 5}}]\nlocks: {l: {}}\nredis: {}\n", []string{
+			"1: rules[0].settle.busy: is a number: it has to be a mapping, such as {status: 423}",
+			"1: rules[0].settle.unavailable: is a number: it has to be a mapping, such as {retry_after: 5s}",
+		}},
 		{"a number for a mapping", "locks: {a: {wait: 3}}\n", []string{"1: locks.a.wait: is a number: it has to be a mapping, such as {up_to: 3s}"}},
 		{"TLS as a switch", "redis: {tls: true}\n", []string{"1: redis.tls: is true or false: it has to be a mapping"}},
 		{"a key that is a list", "[listen]: {}\n", []string{"1: a key is a list: keys are plain words"}},

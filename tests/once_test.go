@@ -134,10 +134,10 @@ func TestSettleOnce(t *testing.T) {
 	t.Run("forgotten by hand", func(t *testing.T) {
 		file := commandFile(t, s)
 		s.must("POST", "/orders/4/settle", "").want(t, 200, "")
-		if shown := s.operator(file, "once", "show", "4"); !strings.Contains(shown, `"status":200`) || strings.Contains(shown, "payment") {
+		if shown := s.operator(file, "once", "show", "4"); !strings.Contains(shown, ", status 200") || strings.Contains(shown, "payment") {
 			t.Errorf("shown: %s", shown)
 		}
-		if text := s.operator(file, "once", "forget", "4"); !strings.Contains(text, "{order:lock:4}:ordergate_once:commission  forgotten") {
+		if text := s.operator(file, "once", "forget", "4"); !strings.Contains(text, "{order:lock:4}:ordergate_once:commission: forgotten") {
 			t.Errorf("forgotten: %s", text)
 		}
 		if text := s.operator(file, "once", "forget", "4"); text != "no answer is stored\n" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // explanation is the result of explain. Its JSON always has all keys; a key without a value
@@ -39,6 +39,8 @@ type explanation struct {
 	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
 	LockKeys []string   `json:"lock_keys"`
 	LimitKey *string    `json:"limit_key"` // of the permit that the settlement also needs
+	OnceKey  *string    `json:"once_key"`  // of the lock of the request's key (once: by)
+	Forgets  []string   `json:"forgets"`   // the stored answers that the call deletes
 	Verdict  *string    `json:"verdict"`   // null: decided at run time
 	Status   *int       `json:"status"`    // null: the backend's status, or decided at run time
 	Reason   *string    `json:"reason"`    // why ordergate refuses the request
@@ -62,15 +64,6 @@ type explanation struct {
 	rule       *config.Rule
 	places     []gate.AnswerPlace // of stored answers
 	values     []string           // of the headers that conditions use
-}
-
-// possible is one of the verdicts that a request can get.
-type possible struct {
-	Verdict  string  `json:"verdict"`
-	Status   *int    `json:"status"`             // that the client gets; null: the backend's status
-	Enforced *int    `json:"status_if_enforced"` // in mode enforce; null: the backend's status
-	GRPC     *int    `json:"grpc_status"`        // of ordergate's answer to a gRPC call, with status 200; null: not one
-	When     *string `json:"when"`               // the condition; null: always
 }
 
 // found is an ID and its location in the request.
@@ -141,6 +134,7 @@ type explainer struct {
 	headers order.HeaderList
 	rules   []order.Rule
 	table   *order.Table
+	gate    *gate.Gate
 }
 
 // newExplainer parses a request line and headers. It does not change the target.
@@ -258,8 +252,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	if err != nil {
 		return nil, err
 	}
-	g, err := gate.New(policies, stubRecorder{}, time.Now)
-	if err != nil {
+	if q.gate, err = gate.New(policies, stubRecorder{}, time.Now); err != nil {
 		return nil, err
 	}
 	for _, p := range policies {
@@ -270,9 +263,9 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	}
 	e := &explanation{
 		Method: q.Method, Target: visible(q.Target),
-		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, grpc: gate.IsGRPC(&q.Request),
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, grpc: gate.IsGRPC(&q.Request),
 	}
-	decision, m := g.Screen(ctx, q.Request), q.table.Match(q.Request)
+	decision, m := q.gate.Screen(ctx, q.Request), q.table.Match(q.Request)
 	if m.Rule < 0 {
 		return e, q.explainUnmatched(e)
 	}
@@ -282,35 +275,41 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), &p.Rule, m)
-	call := g.Open(q.Request)
-	if decision.Reason == order.NoReason && call.Decision.Refused { // its key, or its headers
-		decision = call.Decision
+	call := q.gate.Open(q.Request)
+	if decision.Reason == order.NoReason { // else its key, or its headers
+		decision.Reason, decision.Verdict = call.Decision.Reason, call.Decision.Verdict
 	}
 	if call.NeedsLock {
-		e.places, e.values = call.AnswerPlaces(), call.ConditionHeaders()
-		e.LockKey = new(call.Key())
-		for _, id := range e.IDs {
-			if p.Settle == nil {
-				break
-			}
-			e.LockKeys = append(e.LockKeys, p.Settle.Lock.Key(id))
-		}
-		if key := call.LimitKey(); key != "" {
-			e.LimitKey = new(key)
-		}
+		e.locks(&call, p)
 	}
 	if decision.Reason == order.NoReason {
-		e.explainUndecided(p)
+		e.explainUndecided(p, &call)
 		return e, nil
 	}
 	e.setVerdict(e.replyTo(p, &decision))
 	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
-	q.locateFault(e, m)
+	q.locateFault(e, p, decision.Reason, m)
 	return e, nil
 }
 
-func (e *explanation) setVerdict(a possible) {
-	e.Possible, e.Verdict, e.Status = []possible{a}, &a.Verdict, a.Status
+// locks adds the locks that the call takes, and the stored answers that it looks for or deletes.
+func (e *explanation) locks(call *gate.Call, p *gate.Policy) {
+	e.places, e.values = call.AnswerPlaces(), call.ConditionHeaders()
+	e.LockKey, e.OnceKey, e.LimitKey = new(call.Key()), nilIf("", call.OnceKey()), nilIf("", call.LimitKey())
+	if p.Settle == nil {
+		return
+	}
+	for _, id := range e.IDs {
+		key := p.Settle.Lock.Key(id)
+		e.LockKeys = append(e.LockKeys, key)
+		if p.Settle.Once == nil {
+			continue
+		}
+		for _, name := range p.Settle.Once.Forget {
+			e.Forgets = append(e.Forgets, redislock.StoredKey(key, name))
+			e.places = append(e.places, gate.AnswerPlace{LockKey: key, Name: name})
+		}
+	}
 }
 
 // explainUnmatched explains a request that no rule guards. It names the rule that exempts
@@ -361,92 +360,4 @@ func (e *explanation) ids(all []found, rule *order.Rule, m order.Match) {
 			e.IDs = m.Batch
 		}
 	}
-}
-
-// conditions has the condition of each verdict that the filter or the lock decides on.
-var conditions = [gate.Verdicts]string{
-	gate.VerdictAbsent:      "if the filter is certain that there is no such order",
-	gate.VerdictMaybe:       "if the order may exist",
-	gate.VerdictUnknown:     "if the filter cannot tell now",
-	gate.VerdictAcquired:    "if the lock is free, or comes free within the wait",
-	gate.VerdictBusy:        "if another holds the lock past the wait",
-	gate.VerdictUnavailable: "if Redis cannot be asked",
-	gate.VerdictOverloaded:  "if too many settlements are in flight",
-	gate.VerdictNone:        "otherwise",
-	gate.VerdictReplayed:    "if the answer of an earlier call is stored",
-	gate.VerdictDuplicate:   "if the order was settled by another rule, or with other orders",
-	gate.VerdictMismatch:    "if the stored answer is that of another request",
-	gate.VerdictInUse:       "if the first call with the key has not ended",
-	gate.VerdictNotReady:    "if a condition of the settlement does not hold",
-}
-
-// conditionsWithLimit replaces conditions for a rule whose settlements also need a permit.
-var conditionsWithLimit = [gate.Verdicts]string{
-	gate.VerdictAcquired: "if the lock and a permit are free, or come free within the wait",
-	gate.VerdictBusy:     "if another holds the lock past the wait, or all permits are taken",
-}
-
-// explainUndecided explains a request that the gate does not refuse on its own. It lists
-// the verdicts that the filter and the lock can give.
-func (e *explanation) explainUndecided(p *gate.Policy) {
-	named := e.ID != nil
-	dedups := p.Create != nil && p.Create.Dedup != nil && named
-	passes := map[gate.Verdict]bool{
-		gate.VerdictAcquired: p.Settle != nil && named,
-		gate.VerdictMaybe:    p.Lookup != nil && p.Settle == nil && named,
-		gate.VerdictUnknown:  p.Lookup != nil && p.Settle == nil || dedups && !p.Create.Dedup.Refuse,
-		gate.VerdictNone:     p.Create != nil,
-		gate.VerdictReplayed: p.Once != nil || p.Settle != nil && p.Settle.Once != nil,
-	}
-	var verdicts []gate.Verdict
-	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
-		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && (named || p.Once != nil) && (conditions[v] != "" || conditionsWithDedup[v] != "") { // the others have a reason, or come after the request is forwarded
-			verdicts = append(verdicts, v)
-		}
-	}
-	switch {
-	case dedups:
-		e.Because = becauseOfDedup
-	case p.Create != nil:
-		e.Because = "the request goes on, and the new ID is learned from the answer"
-	case p.Settle == nil && p.Lookup == nil:
-		e.Because = "the key of the request decides: the first call with it goes on"
-	case p.Settle == nil:
-		e.Because = "the order ID is well-formed: the filter decides"
-	case p.Lookup == nil:
-		e.Because = "the order ID is well-formed: the lock decides"
-	default:
-		e.Because = "the order ID is well-formed: the filter decides, then the lock"
-	}
-	if len(verdicts) == 1 {
-		e.setVerdict(e.replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
-		return
-	}
-	for _, v := range verdicts {
-		a := e.replyTo(p, &gate.Decision{Verdict: v})
-		a.When = new(conditions[v])
-		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
-			a.When = new(conditionsWithLimit[v])
-		}
-		if dedups && conditionsWithDedup[v] != "" {
-			a.When = new(conditionsWithDedup[v])
-		}
-		e.Possible = append(e.Possible, a)
-	}
-}
-
-// replyTo returns the status that a client gets with a verdict.
-func (e *explanation) replyTo(p *gate.Policy, d *gate.Decision) possible {
-	a := possible{Verdict: d.Verdict.String()}
-	if reply, _, ok := p.Reply(d.Refusal()); ok {
-		if e.grpc {
-			reply.Status, a.GRPC = http.StatusOK, new(int(reply.ForGRPC(d.Verdict).GRPCStatus))
-		}
-		a.Enforced = &reply.Status
-		if !p.Observe {
-			a.Status = a.Enforced
-		}
-	}
-	return a
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -161,12 +162,13 @@ func enterMember(d *jsontext.Decoder, name string) bool {
 	}
 }
 
-// locateFault finds the part of the request that made the gate refuse it.
-func (q *explainer) locateFault(e *explanation, m order.Match) {
+// locateFault finds the part of the request that made the gate refuse it. The reason is that of
+// the match, unless the match has none.
+func (q *explainer) locateFault(e *explanation, p *gate.Policy, reason order.Reason, m order.Match) {
 	path, query, _ := strings.Cut(q.Target, "?")
-	part := m.Reason.Part()
+	part := reason.Part()
 	text := map[string]string{"path": path, "query": query, "body": string(q.Body), "method": q.Method}[part]
-	switch m.Reason {
+	switch reason {
 	case order.MissingID:
 		e.Because += lookedFor(q.rules[m.Rule].IDs...)
 	case order.MissingLimit:
@@ -182,12 +184,23 @@ func (q *explainer) locateFault(e *explanation, m order.Match) {
 		q.locateHeader(e, "content-type")
 	case order.ContentEncoding:
 		q.locateHeader(e, "content-encoding")
+	case order.MissingHeader:
+		q.locateMissingHeaders(e, p.Settle.Require.Headers)
+	case order.MissingKey:
+		q.locateMissingHeaders(e, headersOf(p.Once.Key))
+	case order.MalformedHeader, order.RepeatedHeader:
+		q.locateByPrefix(e, part, func(r order.Request) bool { return q.gate.Open(r).Decision.Reason == reason })
+	case order.MalformedKey, order.RepeatedKey:
+		e.Because += ": it is made of " + strings.Join(append(headersOf(p.Once.Key), p.Once.Key.Scope...), ", ")
 	default:
 		if m.Offset >= 0 {
 			e.setFault(part, text, m.Offset, "")
 			return
 		}
-		q.locateByPrefix(e, m)
+		q.locateByPrefix(e, part, func(r order.Request) bool {
+			got := q.table.Match(r)
+			return got.Rule == m.Rule && got.Reason == m.Reason
+		})
 	}
 	if e.Part == nil {
 		e.setFault(part, text, -1, "")
@@ -303,12 +316,9 @@ func (e *explanation) locateRepeated() {
 
 // locateByPrefix finds the header, parameter or field that caused the reason. The gate reads
 // them in order and stops at the first fault. So a binary search finds the shortest prefix
-// that the gate refuses for the same reason: its last element is the fault.
-func (q *explainer) locateByPrefix(e *explanation, m order.Match) {
-	same := func(r order.Request) bool {
-		got := q.table.Match(r)
-		return got.Rule == m.Rule && got.Reason == m.Reason
-	}
+// that the gate refuses for the same reason: its last element is the fault. Part is that of the
+// reason; same reports whether the gate refuses a request for it.
+func (q *explainer) locateByPrefix(e *explanation, part string, same func(order.Request) bool) {
 	// The content-* headers stay. Without them the gate would not read the body, and the
 	// search would blame them for a fault in it.
 	var stay, others order.HeaderList
@@ -334,7 +344,7 @@ func (q *explainer) locateByPrefix(e *explanation, m order.Match) {
 	if q.locatePair(e, "query", query, func(text string) bool { r.Target = path + "?" + text; return same(r) }) {
 		return
 	}
-	if m.Reason.Part() == "body" {
+	if part == "body" {
 		return // the fault is the whole body; a fault in a single field has another part
 	}
 	r = q.Request

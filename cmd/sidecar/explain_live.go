@@ -40,18 +40,20 @@ func (e *explanation) readRedis(ctx context.Context, c *config.Config) error {
 // lockStates reads the locks that a request takes.
 func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
 	states := []lockState{}
+	if e.OnceKey != nil {
+		states = append(states, readLocks(ctx, c, e.rule.KeyLock(), []string{*e.OnceKey})...)
+	}
 	if len(e.LockKeys) > 0 {
-		states = append(states, readLocks(ctx, c, e.settle.Lock, e.LockKeys)...)
+		states = append(states, readLocks(ctx, c, c.Locks[e.rule.OrderLock()], e.LockKeys)...)
 	}
 	if e.LimitKey != nil {
-		states = append(states, readLocks(ctx, c, e.settle.Limit.Lock, []string{*e.LimitKey})...)
+		states = append(states, readLocks(ctx, c, c.Locks[e.settle.Limit.Lock], []string{*e.LimitKey})...)
 	}
 	return states
 }
 
-// readLocks reads locks of one name from each of its servers.
-func readLocks(ctx context.Context, c *config.Config, name string, keys []string) (states []lockState) {
-	lock := c.Locks[name]
+// readLocks reads locks of one kind from each of their servers.
+func readLocks(ctx context.Context, c *config.Config, lock config.Lock, keys []string) (states []lockState) {
 	if lock.Kind != config.LockQuorum {
 		return readServer(ctx, c.Redis, lock, nil, keys)
 	}

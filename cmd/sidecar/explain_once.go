@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +22,7 @@ import (
 // answerState is whether the answer of an earlier call is stored now.
 type answerState struct {
 	Key    string         `json:"key"`
-	State  string         `json:"state"`       // none, stored, other_type (no answer), unreachable
+	State  string         `json:"state"`       // none, stored, other_type (no answer), unreachable; forgotten, after once forget
 	Rule   *string        `json:"rule"`        // whose answer it is; null: none
 	Status *int           `json:"status"`      // null: none, or it shows only what was done
 	At     *time.Time     `json:"settled_at"`  // when it was stored
@@ -29,8 +31,9 @@ type answerState struct {
 }
 
 const (
-	stateNone   = "none"
-	stateStored = "stored"
+	stateNone      = "none"
+	stateStored    = "stored"
+	stateForgotten = "forgotten"
 )
 
 // conditionState is whether a condition holds now, for one order.
@@ -70,22 +73,30 @@ func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
 // readAnswers looks for stored answers. Failure is why there is no client.
 func (e *explanation) readAnswers(ctx context.Context, client redis.UniversalClient, failure error) {
 	for _, place := range e.places {
-		s := answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateNone}
-		var texts []string
-		err := failure
-		if err == nil {
-			texts, err = redislock.ReadStored(ctx, client, place.LockKey, place.Name)
-		}
-		switch {
-		case redis.HasErrorPrefix(err, "WRONGTYPE"):
-			s.State, s.Error = stateOther, new(err.Error())
-		case err != nil:
-			s.State, s.Error = stateUnreachable, new(err.Error())
-		case texts[0] != "":
-			s.describe(texts[0])
+		s := answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateUnreachable}
+		if failure == nil {
+			s, _ = readAnswer(ctx, client, place)
+		} else {
+			s.Error = new(failure.Error())
 		}
 		e.Stored = append(e.Stored, s)
 	}
+}
+
+// readAnswer looks for a stored answer. It returns how many bytes are stored.
+func readAnswer(ctx context.Context, client redis.UniversalClient, place gate.AnswerPlace) (s answerState, size int) {
+	s = answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateNone}
+	texts, err := redislock.ReadStored(ctx, client, place.LockKey, place.Name)
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		s.State, s.Error = stateOther, new(err.Error())
+	case err != nil:
+		s.State, s.Error = stateUnreachable, new(err.Error())
+	case texts[0] != "":
+		s.describe(texts[0])
+		size = len(texts[0])
+	}
+	return s, size
 }
 
 // describe adds what is known of a stored answer.
@@ -129,6 +140,8 @@ func (s answerState) String() string {
 	switch s.State {
 	case stateNone:
 		return s.Key + ": none stored"
+	case stateForgotten:
+		return s.Key + ": forgotten"
 	case stateOther:
 		return s.Key + ": " + *s.Error
 	case stateUnreachable:
@@ -154,4 +167,22 @@ func (s conditionState) String() string {
 		return what + ": holds"
 	}
 	return what + ": does not hold"
+}
+
+// locateMissingHeaders names the headers that the request lacks.
+func (q *explainer) locateMissingHeaders(e *explanation, names []string) {
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(q.headers, func(h [2]string) bool { return h[0] == name })
+	})
+	e.Because += ": there is no " + strings.Join(missing, ", ")
+}
+
+// headersOf returns the headers of which a key is made, without those of its scope.
+func headersOf(k *gate.OnceKey) (names []string) {
+	for _, part := range k.Parts {
+		if part.Header != "" {
+			names = append(names, part.Header)
+		}
+	}
+	return names
 }

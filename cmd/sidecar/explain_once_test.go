@@ -95,7 +95,7 @@ func TestExplainOnce(t *testing.T) {
 		}},
 		{"a key", "POST /payments", []string{"-H", "idempotency-key: k"}, []string{"answer now   {ordergate:once:payment:HASH}:ordergate_once:answer: none stored"}},
 		{"no key", "POST /payments", nil, []string{"lock now     nothing to ask: this request takes no lock"}},
-		{"forgets", "POST /undo/42", nil, nil},
+		{"forgets", "POST /undo/1", nil, []string{"answer now   {order:lock:1}:ordergate_once:batch: " + stored + "without its answer"}},
 		{"a header is missing", "POST /orders/42/settle", []string{"-H", "x-tenant: acme"}, []string{"lock now     nothing to ask: this request takes no lock"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

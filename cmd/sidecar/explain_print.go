@@ -46,11 +46,17 @@ func (e *explanation) print(w io.Writer) error {
 	if e.ID != nil {
 		line("order ID", "%s", strings.Join(e.IDs, ", "))
 	}
+	if e.OnceKey != nil {
+		line("once key", "%s", *e.OnceKey)
+	}
 	for _, key := range e.LockKeys {
 		line("lock key", "%s", key)
 	}
 	if e.LimitKey != nil {
 		line("limit key", "%s", *e.LimitKey)
+	}
+	for _, key := range e.Forgets {
+		line("forgets", "%s", key)
 	}
 	if e.Verdict != nil {
 		line("verdict", "%s", *e.Verdict)

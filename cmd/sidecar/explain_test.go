@@ -319,7 +319,7 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "because", "byte", "conditions", "enforced", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
+		"actions", "because", "byte", "conditions", "enforced", "forgets", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "once_key", "part",
 		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "stored", "table", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
@@ -334,7 +334,7 @@ func TestExplainJSONKeys(t *testing.T) {
 		}
 		for key, value := range object {
 			switch key {
-			case "actions", "found", "ids", "lock_keys", "possible":
+			case "actions", "forgets", "found", "ids", "lock_keys", "possible":
 				if _, ok := value.([]any); !ok {
 					t.Errorf("%s: %s is %v, want a list", line, key, value)
 				}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
-	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -43,7 +43,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42\n  ordergate locks show --lock settlement acme/42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			locks, err := env.openLocks()
+			locks, err := env.openLocksFor(name)
 			if err != nil {
 				return err
 			}
@@ -93,11 +93,26 @@ func (s lockServer) onServer() string {
 	return " on " + *s.address
 }
 
-func (e *environment) openLocks() (*lockClient, error) {
-	c, err := e.loadPart("redis", "locks")
+// openLocksFor is openLocks for a command whose argument may be an order ID, if name is that of
+// its lock. Rules say what an order ID is.
+func (e *environment) openLocksFor(name string) (*lockClient, error) {
+	if name != "" {
+		return e.openLocks("rules")
+	}
+	return e.openLocks()
+}
+
+// openLocks reads the locks of the configuration, and those of the keys of rules (once: by). It
+// also reads other sections.
+func (e *environment) openLocks(sections ...string) (*lockClient, error) {
+	c, err := e.loadPart(append(sections, "redis", "locks")...)
 	if err != nil {
 		return nil, err
 	}
+	if c.Locks == nil {
+		c.Locks = make(map[string]config.Lock)
+	}
+	maps.Copy(c.Locks, locking.KeyLocks(c))
 	if len(c.Locks) == 0 {
 		return nil, usageError{fmt.Errorf("locks: %s has no locks", e.file)}
 	}
@@ -186,34 +201,36 @@ func (d *lockClient) resolve(name, keyOrID string) (lock, key string, err error)
 		return name, keyOrID, err
 	}
 	if err := d.requireLock(name); err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("locks: %w", err)
 	}
 	template := d.config.LockKey(name)
-	if matchesTemplate(template, keyOrID) {
+	// A text is the key of some order, even of one that no rule accepts: Java may have locked it.
+	// But if a key begins with a variable, any ID may look like one.
+	isKey, mayBeID := matchesTemplate(template, keyOrID), template.Texts[0] == ""
+	if isKey && !mayBeID {
 		return name, keyOrID, nil
 	}
-	if key, ok := fullIDKey(template, keyOrID); ok {
-		return name, key, nil
+	key, err = d.keyOf(name, keyOrID)
+	if err != nil && isKey {
+		return name, keyOrID, nil
 	}
-	if parts := template.Parts(); len(parts) > 0 {
-		return "", "", usageError{fmt.Errorf("locks: %q is no key of lock %s, and no ID with its parts: want %s/ORDER-ID",
-			visible(keyOrID), name, strings.ToUpper(strings.Join(parts, "/")))}
-	}
-	return name, template.Key(func(string) string { return keyOrID }), nil
+	return name, key, err
 }
 
-// fullIDKey returns the key of an ID with its parts, in the order of the key; false: it is none.
-func fullIDKey(template config.KeyTemplate, id string) (key string, ok bool) {
-	parts, texts := template.Parts(), strings.Split(id, order.Separator)
-	if len(parts) == 0 || len(texts) != len(parts)+1 || slices.Contains(texts, "") {
-		return "", false
+// keyOf returns the key of a lock of an order ID with its parts.
+func (d *lockClient) keyOf(name, id string) (string, error) {
+	takers := takersOf(d.config, name)
+	switch {
+	case strings.HasPrefix(name, config.OnceLock+":"):
+		return "", usageError{fmt.Errorf("locks: %q is no key of lock %s: give one that locks list shows, which has a hash", visible(id), name)}
+	case len(takers) == 0: // no rule says what an ID is
+		return d.config.LockKey(name).Key(func(string) string { return id }), nil
 	}
-	return template.Key(func(name string) string {
-		if i := slices.Index(parts, name); i >= 0 {
-			return texts[i]
-		}
-		return texts[len(parts)]
-	}), true
+	canonical, rule, err := canonicalID(d.config, id, "lock "+name, takers...)
+	if err != nil {
+		return "", fmt.Errorf("locks: %w", err)
+	}
+	return orderKey(d.config, name, rule, canonical), nil
 }
 
 // requireLock returns a usageError if the configuration has no lock of this name.
@@ -222,7 +239,7 @@ func (d *lockClient) requireLock(name string) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(d.config.Locks))
-	return usageError{fmt.Errorf("locks: --lock %q is not in %s, which has %s", name, d.file, strings.Join(names, ", "))}
+	return usageError{fmt.Errorf("--lock %q is not in %s, which has %s", name, d.file, strings.Join(names, ", "))}
 }
 
 // nameOf returns the name of the lock whose template matches a key. If several match, it

@@ -71,7 +71,7 @@ func (l *lockList) collect(ctx context.Context, name string) error {
 	if name == "" {
 		names = slices.Sorted(maps.Keys(l.locks.config.Locks))
 	} else if err := l.locks.requireLock(name); err != nil {
-		return err
+		return fmt.Errorf("locks: %w", err)
 	}
 	asked := make(map[string]bool) // by template: the sides of a read-write lock share one
 	for _, name := range names {

@@ -39,7 +39,7 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 			if !r.yes && !isTerminal(r.stdin) {
 				return usageError{errors.New("locks release: standard input is no terminal: add --yes to release without a question")}
 			}
-			locks, err := env.openLocks()
+			locks, err := env.openLocksFor(r.name)
 			if err != nil {
 				return err
 			}

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -15,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -50,13 +49,17 @@ func onceForgetCommand(env *environment, asJSON *bool) *cobra.Command {
 
 // storedReport is one stored answer, as the commands print it.
 type storedReport struct {
-	Lock   string `json:"lock"`
-	Name   string `json:"name"`
-	Key    string `json:"key"`    // in Redis
-	Answer string `json:"answer"` // what is known of it: a line of JSON without the body; "" after forget
-	Bytes  int    `json:"bytes"`  // of all that is stored
+	Lock string `json:"lock"`
+	Name string `json:"name"`
+	answerState
+	Bytes int `json:"bytes"` // of all that is stored; 0 after forget
 
 	lockKey string
+}
+
+// String describes the answer in one line.
+func (s storedReport) String() string {
+	return fmt.Sprintf("%s of lock %s  %s", s.Name, s.Lock, s.answerState)
 }
 
 // onStored acts on the stored answer at a place, and reports whether there was one.
@@ -77,9 +80,9 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onS
 			}
 			locks := &lockClient{config: c, file: env.file}
 			defer locks.close()
-			places, err := locks.storedPlaces(lock, args[0])
+			places, others, err := locks.storedPlaces(lock, args[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("once %s: %w", verb, err)
 			}
 			found, err := locks.eachStored(cmd.Context(), places, do)
 			switch {
@@ -89,9 +92,12 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onS
 				return admin.WriteJSON(env.stdout, map[string][]storedReport{"stored": found})
 			case len(found) == 0:
 				fmt.Fprintln(env.stdout, "no answer is stored")
+				for _, other := range others {
+					fmt.Fprintln(env.stdout, other)
+				}
 			}
 			for _, s := range found {
-				fmt.Fprintln(env.stdout, strings.TrimSpace(fmt.Sprintf("%s of lock %s  %s  %s", s.Name, s.Lock, s.Key, s.Answer)))
+				fmt.Fprintln(env.stdout, s)
 			}
 			return nil
 		},
@@ -100,47 +106,52 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onS
 	return cmd
 }
 
-// storedPlaces returns where the answers of an order may be stored. Without the name of a lock, it
-// leaves out locks whose orders have other parts than the ID.
-func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err error) {
-	var unfit error
+// storedPlaces returns where the answers of an order may be stored: beside the locks of the rules
+// that accept its ID. Others has an error for each other rule. If no rule accepts the ID,
+// storedPlaces returns a usageError.
+func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, others []error, err error) {
+	if lock != "" {
+		if err := d.requireLock(lock); err != nil {
+			return nil, nil, err
+		}
+	}
+	var storing []*config.Rule
 	for i := range d.config.Rules {
 		r := &d.config.Rules[i]
 		o, _ := r.ByOrder()
 		if o == nil || o.Name == "" || lock != "" && r.OrderLock() != lock || r.Mode.String() == config.ModeObserve {
 			continue
 		}
-		_, key, err := d.resolve(r.OrderLock(), id)
+		storing = append(storing, r)
+		canonical, _, err := canonicalID(d.config, id, "rule "+r.Name, r)
 		if err != nil {
-			unfit = err
+			others = append(others, err)
 			continue
 		}
-		place := storedReport{Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name), lockKey: key}
+		key := orderKey(d.config, r.OrderLock(), r, canonical)
+		place := storedReport{Lock: r.OrderLock(), Name: o.Name, answerState: answerState{Key: redislock.StoredKey(key, o.Name)}, lockKey: key}
 		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
 	}
 	switch {
-	case len(places) == 0 && unfit != nil:
-		return nil, unfit
+	case len(storing) == 0 && lock != "":
+		return nil, nil, usageError{fmt.Errorf("no rule of %s stores the answers of orders beside lock %s", d.file, lock)}
+	case len(storing) == 0:
+		return nil, nil, usageError{fmt.Errorf("no rule of %s stores the answers of orders", d.file)}
 	case len(places) == 0:
-		return nil, usageError{fmt.Errorf("once: no rule of %s stores the answers of orders", d.file)}
+		_, _, err = canonicalID(d.config, id, "a rule that stores answers", storing...)
 	}
-	return places, nil
+	return places, others, err
 }
 
 // showStored reads a stored answer, without its body.
 func showStored(ctx context.Context, client redis.UniversalClient, s *storedReport) (found bool, err error) {
-	texts, err := redislock.ReadStored(ctx, client, s.lockKey, s.Name)
-	if err != nil || texts[0] == "" {
-		return false, err
+	s.answerState, s.Bytes = readAnswer(ctx, client, gate.AnswerPlace{LockKey: s.lockKey, Name: s.Name})
+	if s.State == stateUnreachable {
+		return false, errors.New(*s.Error)
 	}
-	s.Answer, _, _ = strings.Cut(texts[0], "\n")
-	if !json.Valid([]byte(s.Answer)) {
-		s.Answer = "(what is stored is no answer)"
-	}
-	s.Bytes = len(texts[0])
-	return true, nil
+	return s.State != stateNone, nil
 }
 
 // forgetStored deletes a stored answer, and appends an audit entry. It prints an error of the
@@ -150,7 +161,7 @@ func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedRe
 	if err != nil || n == 0 {
 		return false, err
 	}
-	s.Answer = "forgotten"
+	s.State = stateForgotten
 	entry := audit.Entry{Who: operatorName(), Action: audit.Forgot, Lock: s.Lock, Key: s.Key, Reason: reason}
 	if err := audit.Append(ctx, client, entry); err != nil {
 		fmt.Fprintf(stderr, "once forget: forgotten, and ordergate locks audit will not show it: %v\n", err)

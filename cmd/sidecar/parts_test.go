@@ -145,7 +145,7 @@ func TestPartsByHand(t *testing.T) {
 		{[]string{"locks", "show", "--lock", "settlement", "acme/42"}, "order:lock:acme:42"},
 		{[]string{"locks", "show", "order:lock:acme:42"}, "settlement"},
 		{[]string{"locks", "show", "--lock", "settlement", "order:lock:acme:42"}, "settle"},
-		{[]string{"locks", "show", "--lock", "settlement", "42"}, `2 locks: "42" is no key of lock settlement, and no ID with its parts: want TENANT/ORDER-ID`},
+		{[]string{"locks", "show", "--lock", "settlement", "42"}, `2 locks: "42" is no order ID of lock settlement: want TENANT/ORDER-ID (TENANT: `},
 		{[]string{"locks", "show", "--lock", "settlement", "bolt/42"}, "free"},
 		{[]string{"locks", "list"}, "order:lock:acme:42"},
 		{[]string{"locks", "list", "--lock", "settlement"}, "order:lock:acme:42"},

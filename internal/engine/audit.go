@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/locking"
 )
 
 // watchAudit logs the manual actions of operators in Redis, and counts the locks that they released.
@@ -30,10 +31,12 @@ func (m *Engine) logAudited(e audit.Entry) {
 	}
 }
 
-// hasLock reports whether the active configuration has a lock.
+// hasLock reports whether the active configuration has a lock. That of a rule's keys counts.
 func (m *Engine) hasLock(name string) bool {
-	_, ok := m.activeConfig().Locks[name]
-	return ok
+	c := m.activeConfig()
+	_, ok := c.Locks[name]
+	_, ofKeys := locking.KeyLocks(c)[name]
+	return ok || ofKeys
 }
 
 // Audit reports the manual action of an operator to all instances. It needs a Redis.

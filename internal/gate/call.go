@@ -252,6 +252,14 @@ func (c *Call) LimitKey() string {
 	return c.policy.Settle.Limit.Key(c.limitID)
 }
 
+// OnceKey returns the key of the lock of the request's key, or "".
+func (c *Call) OnceKey() string {
+	if !c.hasKey() {
+		return ""
+	}
+	return c.policy.Once.Key.Lock.Key(c.once.keyID)
+}
+
 // Grant is the result of Acquire.
 type Grant struct {
 	Lease      Lease

@@ -17,7 +17,7 @@ const maxListed = 50
 // of orders.
 func (c *Call) Key() string {
 	if c.lockKey == "" && !c.hasOrder() {
-		c.lockKey = c.policy.Once.Key.Lock.Key(c.once.keyID)
+		c.lockKey = c.OnceKey()
 	}
 	if c.lockKey == "" {
 		c.lockKey = keyText(c.policy.Settle.Lock, c.lockRequest.IDs)

@@ -84,7 +84,7 @@ func (r *Require) headerValues(header order.Header) (values []string, why order.
 			case name != wanted && !headername.Equal(name, wanted):
 			case name != wanted || values[i] != "":
 				return nil, order.RepeatedHeader
-			case !validHeaderValue(value):
+			case !ValidHeaderValue(value):
 				return nil, order.MalformedHeader
 			default:
 				values[i] = strings.Clone(value)
@@ -99,9 +99,9 @@ func (r *Require) headerValues(header order.Header) (values []string, why order.
 	return values, order.NoReason
 }
 
-// validHeaderValue accepts 1 to 128 letters, digits and . _ : -. None of them separates keys,
-// or opens the hash tag of a cluster.
-func validHeaderValue(value string) bool {
+// ValidHeaderValue reports whether a condition can use the value of a header. It accepts 1 to 128
+// letters, digits and . _ : -. None of them separates keys, or opens the hash tag of a cluster.
+func ValidHeaderValue(value string) bool {
 	if value == "" || len(value) > maxHeaderValue {
 		return false
 	}

@@ -66,6 +66,18 @@ func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
 	return r.KeyLock(), use
 }
 
+// KeyLocks returns the locks of all rules' keys, by their names in metrics and logs.
+func KeyLocks(c *config.Config) map[string]config.Lock {
+	locks := make(map[string]config.Lock)
+	for _, r := range c.Rules {
+		if o, _ := r.ByKey(); o != nil {
+			lock, use := LockOf(c, config.OnceLock, r)
+			locks[use.Lock] = lock
+		}
+	}
+	return locks
+}
+
 // storedNames returns the names of the stored answers beside a lock.
 func storedNames(c *config.Config, use Use) (names []string) {
 	if use.isOfKeys() {

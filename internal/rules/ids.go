@@ -98,21 +98,6 @@ func idsOfRule(c *config.Config, r *config.Rule) (ids []ID) {
 	return ids
 }
 
-// Canonical returns the canonical form of a rule's order ID with its parts; false: the rule
-// accepts no such ID.
-func Canonical(c *config.Config, r *config.Rule, id string) (canonical string, ok bool, err error) {
-	for _, of := range idsOfRule(c, r) {
-		f, err := of.format()
-		if err != nil {
-			return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
-		}
-		if canonical, ok := f.Canonical(id); ok {
-			return canonical, true, nil
-		}
-	}
-	return "", false, nil
-}
-
 // Forms returns a fingerprint of each different form of the IDs, in their order. The order
 // matters: the first form that an ID fits determines its day.
 func Forms(ids []ID) (list []string) {

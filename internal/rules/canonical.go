@@ -1,0 +1,78 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Canonical returns the canonical form of a rule's order ID with its parts; false: the rule
+// accepts no such ID.
+func Canonical(c *config.Config, r *config.Rule, id string) (canonical string, ok bool, err error) {
+	for _, of := range idsOfRule(c, r) {
+		f, err := of.format()
+		if err != nil {
+			return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		if canonical, ok := f.Canonical(id); ok {
+			return canonical, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// IsCanonical returns a function that reports whether a text is the canonical form of one of
+// the IDs, without parts.
+func IsCanonical(ids ...config.ID) (func(text string) bool, error) {
+	formats := make([]order.Format, len(ids))
+	for i := range ids {
+		var err error
+		if formats[i], err = format(ids[i]); err != nil {
+			return nil, err
+		}
+	}
+	return func(text string) bool {
+		return slices.ContainsFunc(formats, func(f order.Format) bool {
+			canonical, ok := f.Canonical(text)
+			return ok && canonical == text
+		})
+	}, nil
+}
+
+// Wanted describes the order IDs that a rule accepts, with their parts, as in
+// "TENANT/ORDER-ID (TENANT: a UUID; ORDER-ID: 1 to 19 digits without a leading zero)".
+func Wanted(c *config.Config, r *config.Rule) string {
+	var names, forms, own []string
+	for _, part := range c.PartOrder(r) {
+		name := strings.ToUpper(part)
+		names, forms = append(names, name), append(forms, name+": "+describe(r.Parts[part]))
+	}
+	for _, id := range r.IDs {
+		if text := describe(id); !slices.Contains(own, text) {
+			own = append(own, text)
+		}
+	}
+	const name = "ORDER-ID"
+	names, forms = append(names, name), append(forms, name+": "+strings.Join(own, " or "))
+	return fmt.Sprintf("%s (%s)", strings.Join(names, order.Separator), strings.Join(forms, "; "))
+}
+
+// describe says what an ID looks like.
+func describe(id config.ID) string {
+	length := fmt.Sprintf("%d to %d", id.MinLength, id.MaxLength)
+	if id.MinLength == id.MaxLength {
+		length = fmt.Sprint(id.MinLength)
+	}
+	switch id.Format {
+	case config.FormatUUID:
+		return "a UUID"
+	case config.FormatPattern:
+		return length + " bytes of the pattern " + id.Pattern
+	case config.FormatTimestamped:
+		return fmt.Sprintf("%s digits with a date, as %s", length, id.Time.Layout)
+	}
+	return length + " digits without a leading zero"
+}
