@@ -57,22 +57,17 @@ func (d *Dedup) unconfirmed() Verdict {
 	return VerdictUnknown
 }
 
-// tryDecide is Decide without blocking. It returns false if only Decide can tell.
-func (d *Dedup) tryDecide(m order.Match) (v Verdict, decided bool) {
-	switch {
-	case m.ID != "":
-	case m.Result == order.Anonymous: // the backend chooses the ID
-		return VerdictNone, true
-	default: // the ID is in the body, which was not passed on: ext_proc sees it (RefuseDuplicate)
-		return VerdictNone, true
-	}
-	return VerdictNone, d.Filter.MayContain(m.ID) == presence.Absent
+// goesOn reports, without blocking, that a create goes on: its order is certainly new, the
+// backend chooses it, or it is in a body that was not passed on, which ext_proc sees
+// ([Call.RefuseDuplicate]).
+func (d *Dedup) goesOn(m order.Match) bool {
+	return m.ID == "" || d.Filter.MayContain(m.ID) == presence.Absent
 }
 
 // decide returns the verdict on a matched request. It blocks as Decide does.
 func (d *Dedup) decide(ctx context.Context, m order.Match) Verdict {
-	if v, decided := d.tryDecide(m); decided {
-		return v
+	if d.goesOn(m) {
+		return VerdictNone
 	}
 	return d.Decide(ctx, strings.Clone(m.ID))
 }

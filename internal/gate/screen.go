@@ -62,11 +62,10 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 	case p == nil:
 		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, &req).isIncomplete(m, req)}
 	case p.Lookup == nil:
-		v, decided := p.Create.Dedup.tryDecide(m)
-		if !decided {
+		if !p.Create.Dedup.goesOn(m) {
 			return g.pending(p, d, m, &req, start)
 		}
-		p.setVerdict(&d, v)
+		p.setVerdict(&d, VerdictNone)
 	default:
 		a := p.Lookup.mayContain(m)
 		if a != presence.Absent && p.isIncomplete(m, req) {

@@ -254,14 +254,17 @@ func TestReleaseAgain(t *testing.T) {
 func TestPartWithoutReply(t *testing.T) {
 	t.Parallel()
 	lease, away := &Lease{parts: []part{{key: "a"}, {key: "b"}}}, errors.New("away")
-	for _, b := range []error{away, ErrLost} {
+	for _, tt := range []struct {
+		b    error
+		lost bool
+	}{{away, false}, {ErrLost, true}} {
 		err := new(Locker).eachPart(lease, func(p *part) error {
 			if p.key == "a" {
 				return ErrLost
 			}
-			return b
+			return tt.b
 		})
-		if !errors.Is(err, b) || errors.Is(err, ErrLost) != (b == ErrLost) {
+		if !errors.Is(err, tt.b) || errors.Is(err, ErrLost) != tt.lost {
 			t.Errorf("%v", err)
 		}
 	}
