@@ -119,6 +119,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 		if b.call.Answered(r).Cancel {
 			b.cancel()
 		}
+		last = b.call.IsAnswerEmpty()
 		if b.call.MayCreate() {
 			b.created(r, headers)
 		}

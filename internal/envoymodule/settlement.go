@@ -88,8 +88,9 @@ func (b *settlement) onLost() {
 	})
 }
 
-// answered handles the response's headers. The worker calls it.
-func (b *settlement) answered(r *gate.Response, h Headers) {
+// answered handles the response's headers, and reports whether they are all of it for a client.
+// The worker calls it.
+func (b *settlement) answered(r *gate.Response, h Headers) (last bool) {
 	if b.stream.stage == waiting { // the response is Envoy's own
 		b.cancel()
 	}
@@ -101,7 +102,9 @@ func (b *settlement) answered(r *gate.Response, h Headers) {
 			r.Header = h
 		}
 		b.call.Answered(r)
+		return b.call.IsAnswerEmpty()
 	}
+	return false
 }
 
 // trailers handles the response's trailers. The worker calls it.

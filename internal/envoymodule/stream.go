@@ -193,8 +193,8 @@ func (s *Stream) responseHeaders(end bool) Step {
 	}
 	h := s.envoy.Headers(Response)
 	r := answer(s.envoy, h, end)
-	if s.settlement != nil {
-		s.settlement.answered(r, h)
+	if s.settlement != nil && s.settlement.answered(r, h) {
+		s.ended = true
 	}
 	step := Step{Do: PassResponse}
 	if s.create != nil {

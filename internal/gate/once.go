@@ -220,7 +220,7 @@ type onceCall struct {
 // prepareOnce reads what the request says about stored answers. The reason is why it is
 // refused.
 func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
-	p, o := c.policy, onceCall{}
+	p, o := c.policy, onceCall{length: -1}
 	if p.Once != nil {
 		id, why := p.Once.Key.of(p.Rule.Name, req, p.Once.Fingerprint)
 		if why != order.NoReason {
@@ -286,7 +286,7 @@ func (o *onceCall) begin(r *Response) {
 		return
 	}
 	var vary, encoding string
-	announced := false // trailers, behind all that Content-Length counts
+	announced := false // trailers. A client may leave before, when it has all bytes of Content-Length
 	for cursor := 0; ; {
 		name, value, next := r.Header.Next(cursor)
 		if next < 0 {
@@ -319,7 +319,7 @@ func (o *onceCall) begin(r *Response) {
 		}
 	}
 	if announced {
-		o.length = -1
+		o.unfit = "it announces trailers"
 	}
 	// The request was forwarded without Accept-Encoding, so an answer that says that it varies
 	// by it, and is not encoded, fits every client.

@@ -167,6 +167,10 @@ func (c *Call) AnswerPlaces() (places []AnswerPlace) {
 // headers of the answer, and each piece of its body ([Call.AnswerBody]).
 func (c *Call) KeepsAnswer() bool { return c.once != nil }
 
+// IsAnswerEmpty reports, after Answered, that a client takes the answer for complete by its
+// headers: Content-Length is 0. Call Finished before they are passed on.
+func (c *Call) IsAnswerEmpty() bool { return c.once != nil && c.once.length == 0 }
+
 // AnswerBody reports a piece of the answer's body. It returns true for the last piece, if Envoy
 // may report the end too late: call Finished before it is passed on.
 func (c *Call) AnswerBody(chunk []byte) (last bool) {
