@@ -250,6 +250,7 @@ func (s *onceSite) post(ctx context.Context, what purchase) result {
 		s.t.Error(err)
 		return result{}
 	}
+	request.Host = "orders.example" // of all sites: a key belongs to its host
 	if what.key != "" {
 		request.Header.Set("Idempotency-Key", what.key)
 	}
