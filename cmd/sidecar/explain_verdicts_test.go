@@ -73,13 +73,13 @@ func TestExplainVerdicts(t *testing.T) {
 		want    string // the verdicts; of a single one also the status
 	}{
 		{"POST /orders/1/settle", nil, "absent busy unavailable overloaded acquired replayed duplicate"},
-		{"POST /orders/1/settle", []string{grpc}, "absent busy unavailable overloaded acquired duplicate"},
+		{"POST /orders/1/settle", []string{grpc}, "absent busy unavailable overloaded acquired replayed duplicate"},
 		{"POST /compared/1", nil, "busy unavailable overloaded acquired replayed duplicate mismatch not_ready"},
 		{"POST /orders/1/undo", nil, "busy unavailable overloaded acquired"},
 		{"POST /watched/1", []string{grpc}, "busy unavailable overloaded acquired replayed duplicate"},
 		{"POST /payments", []string{key}, "unavailable acquired replayed duplicate mismatch in_use"},
-		{"POST /payments", []string{key, grpc}, "unavailable acquired duplicate in_use"},
-		{"POST /notes", []string{"x-user: u"}, "unavailable acquired replayed duplicate in_use"},
+		{"POST /payments", []string{key, grpc}, "unavailable acquired replayed duplicate mismatch in_use"},
+		{"POST /notes", []string{"x-user: u"}, "unavailable acquired replayed duplicate mismatch in_use"},
 		{"POST /notes", nil, "none"},
 		{"POST /both/1", []string{key}, "busy unavailable overloaded acquired replayed duplicate mismatch in_use"},
 		{"POST /both/1", nil, "busy unavailable overloaded acquired"},

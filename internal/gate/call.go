@@ -391,10 +391,11 @@ func (c *Call) Answered(r *Response) Step {
 		c.grpcStatus = r.GRPCStatus
 	}
 	outcome := r.Outcome()
-	if outcome == OutcomeUnknown && c.bracket.state == running {
+	first := c.bracket.state == running || c.bracket.state == ending // an answer may cross the gate's own
+	if outcome == OutcomeUnknown && first {
 		c.unknownReason = r.unknownReason()
 	}
-	if c.once != nil && c.bracket.state == running {
+	if c.once != nil && first {
 		c.once.begin(r)
 	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}

@@ -247,3 +247,19 @@ func BenchmarkScreenCreate(b *testing.B) {
 		})
 	}
 }
+
+// TestDedupWithALock judges a create whose rule has a lock, and whose body has not been seen: the
+// lock comes after the body, in every attachment.
+func TestDedupWithALock(t *testing.T) {
+	b := newDedupBench(t, func(p *gate.Policy) { p.Settle = &gate.Settle{Lock: &gatetest.Lock{}} })
+	for _, id := range []string{"1", "3", "5"} {
+		req := create(id)
+		req.BodyState = order.BodyUnseen
+		if result := b.gate.TryScreen(req); !result.NeedsBody {
+			t.Errorf("order %s: %+v", id, result)
+		}
+		if c := b.gate.Open(req); !c.NeedsBody || c.NeedsLock {
+			t.Errorf("order %s: needs its body: %v, its lock: %v", id, c.NeedsBody, c.NeedsLock)
+		}
+	}
+}

@@ -114,7 +114,7 @@ type record struct {
 	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
 	Request string      `json:"request,omitempty"` // fingerprint of the request
 	Caller  string      `json:"caller,omitempty"`  // hash of the scope
-	Order   string      `json:"order,omitempty"`   // of a key: the order of the request
+	Subject string      `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`
@@ -205,7 +205,7 @@ type onceCall struct {
 	orders  string // fingerprint of several orders; "" for one
 	request string // fingerprint of the request; "": none is needed
 	caller  string // hash of the scope of the order; "": it has none
-	orderID string // of the request with a key
+	subject string // hash of the host and the order of a request with a key
 
 	status  int
 	headers [][2]string // that either stores
@@ -215,6 +215,16 @@ type onceCall struct {
 	unfit   string // why the answer cannot be stored; "": it can
 
 	grpcFailed bool // the answer is gRPC's, and its status is not OK
+
+	decided bool         // what is stored, at the end of the answer
+	changes []onceChange // what is stored and forgotten
+}
+
+// onceChange is what the release of a lock does with stored answers.
+type onceChange struct {
+	once        *Once
+	result      OnceResult // OnceForgotten, or of what is stored
+	text, brief string
 }
 
 // prepareOnce reads what the request says about stored answers. The reason is why it is
@@ -222,7 +232,7 @@ type onceCall struct {
 func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	p, o := c.policy, onceCall{length: -1}
 	if p.Once != nil {
-		id, why := p.Once.Key.of(p.Rule.Name, req, p.Once.Fingerprint)
+		id, why := p.Once.Key.of(p.Rule.Name, req)
 		if why != order.NoReason {
 			return why
 		}
@@ -231,9 +241,7 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		}
 		if id != "" {
 			o.key, o.keyID = p.Once, id
-			if m.Result == order.Named {
-				o.orderID = hashOf(m.ID)
-			}
+			o.subject = hashOf(strings.ToLower(req.Host), m.ID)
 		}
 	}
 	if p.Settle != nil && m.Result == order.Named {
@@ -272,7 +280,7 @@ func (o *onceCall) both(do func(*Once)) {
 
 // record returns the record of the call's own answer.
 func (o *onceCall) record(rule string, now time.Time) record {
-	return record{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Order: o.orderID, At: now.UnixMilli()}
+	return record{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Subject: o.subject, At: now.UnixMilli()}
 }
 
 // begin notes the headers of the call's answer.

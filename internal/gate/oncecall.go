@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,7 +137,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 		!byKey && r.Caller != c.once.caller:
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
-	case byKey && r.Order != c.once.orderID, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
+	case byKey && r.Subject != "" && r.Subject != c.once.subject, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
 		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
 		return VerdictMismatch, nil, nil
 	}
@@ -174,37 +175,45 @@ func (c *Call) IsAnswerEmpty() bool { return c.once != nil && c.once.length == 0
 // AnswerBody reports a piece of the answer's body. It returns true for the last piece, if Envoy
 // may report the end too late: call Finished before it is passed on.
 func (c *Call) AnswerBody(chunk []byte) (last bool) {
-	return c.once != nil && c.once.add(chunk)
+	return c.once != nil && !c.once.decided && c.once.add(chunk)
 }
 
 // AnswerTrailers reports that the answer ends in trailers. A stored answer has none.
 func (c *Call) AnswerTrailers() {
-	if c.once != nil {
+	if c.once != nil && !c.once.decided {
 		c.once.unfit = "it ends in trailers"
 	}
 }
 
-// finishOnce decides whether the answer is stored. If so, the call is closed, and its locks are
+// finishOnce decides what is stored. If anything is, the call is closed, and its locks are
 // released by Store.
 func (c *Call) finishOnce() Step {
-	if c.once == nil || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
+	if c.once == nil || c.once.decided || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
 		return Step{}
 	}
 	o := c.once
-	o.grpcFailed = c.grpcAnswer && c.grpcStatus != "0"
+	o.decided, o.grpcFailed = true, c.grpcAnswer && c.grpcStatus != "0"
 	var step Step
 	o.both(func(once *Once) {
 		result, why := o.check(once)
-		if step.NotStored == "" {
-			step.NotStored = why
-		}
+		step.NotStored = cmp.Or(step.NotStored, why)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
-		} else {
-			step.Store = true
+			return
 		}
+		change := onceChange{once: once, result: result}
+		if result != OnceForgotten {
+			r := o.record(c.policy.Rule.Name, c.gate.now())
+			change.brief = r.text(nil)
+			change.text = change.brief
+			if result == OnceStored && !c.policy.Observe {
+				r.Status, r.Headers = o.status, o.storedHeaders(once)
+				change.text = r.text(o.body)
+			}
+		}
+		o.changes = append(o.changes, change)
 	})
-	if step.Store {
+	if step.Store = len(o.changes) > 0; step.Store {
 		c.bracket.on(storing, OutcomeKnown)
 	}
 	return step
@@ -212,40 +221,29 @@ func (c *Call) finishOnce() Step {
 
 // Store releases the call's locks and stores its answer. Call it once after [Call.Finished] has
 // requested it, and pass the end of the answer on afterwards: a client that has seen all of an
-// answer gets it again. Store blocks until Redis has replied or ctx ends. With an error, the
-// answer may be missing.
+// answer gets it again. It may run beside other methods of the call. Store blocks until Redis
+// has replied or ctx ends. With an error, the answer may be missing.
 func (c *Call) Store(ctx context.Context) error {
-	o := c.once
-	var results []OnceResult
-	o.both(func(once *Once) {
+	for _, change := range c.once.changes {
 		lease := c.orderLease
-		if once.Key != nil {
+		if change.once.Key != nil {
 			lease = c.keyLease
 		}
 		into, ok := lease.(StoringLease)
-		result, _ := o.check(once)
 		switch {
 		case !ok:
-		case result == OnceForgotten:
-			into.ForgetAnswers(once.Forget...)
-			results = append(results, result)
-		case result != OnceStatus:
-			r := o.record(c.policy.Rule.Name, c.gate.now())
-			brief := r.text(nil)
-			text := brief
-			if result == OnceStored && !c.policy.Observe {
-				r.Status, r.Headers = o.status, o.storedHeaders(once)
-				text = r.text(o.body)
-			}
-			into.StoreAnswer(once.Name, text, brief, once.Keep)
-			results = append(results, result)
+		case change.result == OnceForgotten:
+			into.ForgetAnswers(change.once.Forget...)
+		default:
+			into.StoreAnswer(change.once.Name, change.text, change.brief, change.once.Keep)
 		}
-	})
+	}
 	if c.leaseDone != nil {
 		close(c.leaseDone)
 	}
 	err := c.lease.Release(ctx)
-	for _, result := range results {
+	for _, change := range c.once.changes {
+		result := change.result
 		if err != nil {
 			result = OnceFailed
 		}

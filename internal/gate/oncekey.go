@@ -31,7 +31,7 @@ const maxOnceHeader = 4096
 
 // of returns the ID of the request's key: a hash, so that Redis does not show it. "": the
 // request has no key. The reason is why it is refused.
-func (k *OnceKey) of(rule string, req order.Request, fingerprint bool) (id string, why order.Reason) {
+func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reason) {
 	texts := []string{rule}
 	for _, name := range k.Scope {
 		value, n := onlyHeader(req.Header, name)
@@ -70,11 +70,8 @@ func (k *OnceKey) of(rule string, req order.Request, fingerprint bool) (id strin
 		}
 		texts = append(texts, value)
 	}
-	if !fingerprint { // that has the host
-		texts = append(texts, strings.ToLower(req.Host))
-	}
-	if !idempotency { // the target belongs to what the key stands for
-		texts = append(texts, req.Method, req.Target)
+	if !idempotency { // host and target belong to what the key stands for
+		texts = append(texts, req.Method, strings.ToLower(req.Host), req.Target)
 	}
 	return hashOf(texts...), order.NoReason
 }

@@ -10,12 +10,11 @@ func (c *Call) Possible(named bool) (list []Verdict) {
 	}
 	byOrder, byKey := c.hasOrder(), c.hasKey()
 	locks := byOrder || byKey
-	stored := !c.Decision.GRPC || p.Observe // of a gRPC call only what was done is stored
-	looks, compares := false, false         // for a stored answer; at its request
+	looks, compares := false, false // for a stored answer; at its request
 	if c.once != nil {
 		c.once.both(func(o *Once) {
 			if len(o.Forget) == 0 {
-				looks, compares = true, compares || o.Fingerprint
+				looks, compares = true, compares || o.Fingerprint || o.Key != nil // its host and order are compared
 			}
 		})
 	}
@@ -28,9 +27,9 @@ func (c *Call) Possible(named bool) (list []Verdict) {
 		VerdictUnavailable: locks || dedup != nil && dedup.Refuse,
 		VerdictOverloaded:  byOrder && p.Create == nil, // only settlements are limited
 		VerdictAcquired:    locks,
-		VerdictReplayed:    looks && stored,
+		VerdictReplayed:    looks,
 		VerdictDuplicate:   looks || dedup != nil,
-		VerdictMismatch:    compares && stored,
+		VerdictMismatch:    compares,
 		VerdictInUse:       byKey,
 		VerdictNotReady:    byOrder && p.Settle.Require != nil,
 	}

@@ -104,11 +104,8 @@ func TestPossible(t *testing.T) {
 			if !tt.create && tt.key == nil { // only settlements are limited
 				results = append(results, answeringLock{Lock: gatetest.Lock{Err: gate.ErrOverloaded}})
 			}
-			if tt.grpc { // of an answer to a gRPC call, what was done is stored
-				results = append(results, answeringLock{text: `{"rule":"r","at":1,"request":"another"}`})
-			} else {
-				results = append(results, answeringLock{text: `{"rule":"r","at":1,"status":200}`}, answeringLock{text: `{"rule":"r","at":1,"status":200,"request":"another"}`})
-			}
+			results = append(results, answeringLock{text: `{"rule":"r","at":1,"status":200}`},
+				answeringLock{text: `{"rule":"r","at":1,"status":200,"request":"another","subject":"another"}`})
 			got := make(map[gate.Verdict]bool)
 			for i := range results {
 				c := open()

@@ -61,6 +61,8 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
 		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, &req).isIncomplete(m, req)}
+	case p.Lookup == nil && p.isIncomplete(m, req): // its lock, and its second decision, come after that
+		return TryResult{Decision: d, NeedsBody: true}
 	case p.Lookup == nil:
 		if !p.Create.Dedup.goesOn(m) {
 			return g.pending(p, d, m, &req, start)

@@ -26,7 +26,7 @@ type StoredAnswer struct{ Text string }
 // Error implements error. It does not quote the answer.
 func (a *StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
 
-var forgetScript = redis.NewScript(lua("forget_alone"))
+var forgetScript = redis.NewScript(compose([]string{"common"}, "forget_alone").Text)
 
 // errNoStore is the error of a Locker whose locks have no stored answers.
 var errNoStore = errors.New("locks with several holders or servers have no stored answers")
@@ -157,8 +157,12 @@ func asStored(err error) error {
 // withoutFence returns the text of an answer, without the fence of the call that stored it: ""
 // of one that is forgotten.
 func withoutFence(stored string) string {
-	if text := strings.TrimLeft(stored, "0123456789"); text == "" || text[0] == ' ' && len(text) < len(stored) {
-		return strings.TrimPrefix(text, " ")
+	const digits = "0123456789"
+	if mark, ok := strings.CutPrefix(stored, "forgotten "); ok && mark != "" && strings.Trim(mark, digits) == "" {
+		return ""
+	}
+	if text := strings.TrimLeft(stored, digits); len(text) < len(stored) && strings.HasPrefix(text, " ") {
+		return text[1:]
 	}
 	return stored // it was stored by hand
 }

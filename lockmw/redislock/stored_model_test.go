@@ -272,6 +272,7 @@ func (m *storedModel) endAnswer() string {
 func (m *storedModel) forgetByHand() string {
 	key, names, there := m.pick(m.keys), modelNames[m.random.IntN(2):], 0
 	fence, _ := m.client.Get(m.t.Context(), FenceKey(key)).Int64() // or there is none
+	granted := fence > 0
 	if m.holder[key] == nil {
 		fence++
 	}
@@ -280,7 +281,7 @@ func (m *storedModel) forgetByHand() string {
 		if m.answers[StoredKey(key, name)].text != "" {
 			there++
 		}
-		if delete(m.answers, StoredKey(key, name)); fence > 1 {
+		if delete(m.answers, StoredKey(key, name)); granted {
 			m.answers[StoredKey(key, name)] = modelAnswer{fence: fence}
 		}
 	}

@@ -269,3 +269,61 @@ func TestPartWithoutReply(t *testing.T) {
 		}
 	}
 }
+
+// TestStoredWithFullMemory stores and forgets answers when Redis takes no new data: a script that
+// releases a lock does all of its work.
+func TestStoredWithFullMemory(t *testing.T) {
+	t.Parallel()
+	client := single(t, 1)[0]
+	l := newLocker(t, client, Options{})
+	stores, forgets := acquire(t, l, "stores", Stored("pay")), acquire(t, l, "forgets")
+	bedtest.Check(t, client.ConfigSet(t.Context(), "maxmemory", "500kb").Err())
+	stores.StoreAnswer("pay", "{}", "{}", time.Hour)
+	forgets.ForgetAnswers("pay")
+	bedtest.Check(t, stores.Release(t.Context()))
+	bedtest.Check(t, forgets.Release(t.Context()))
+	bedtest.Check(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	if text := storedText(t, l, "stores"); text != "{}" {
+		t.Errorf("stored is %q", text)
+	}
+	release(t, acquire(t, l, "forgets", Stored("pay")))
+}
+
+// TestStoredDigits checks that a value which nobody has stored as an answer grants nothing.
+func TestStoredDigits(t *testing.T) {
+	t.Parallel()
+	client := single(t, 1)[0]
+	l := newLocker(t, client, Options{})
+	bedtest.Check(t, client.Set(t.Context(), StoredKey("k", "pay"), "42", 0).Err())
+	if _, err := l.Acquire(t.Context(), "k", Stored("pay")); !isStored(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestForgottenUnderAnotherHolder checks that an answer which is forgotten while a Java service has
+// the lock does not come back by the call that had it before.
+func TestForgottenUnderAnotherHolder(t *testing.T) {
+	t.Parallel()
+	client := single(t, 1)[0]
+	for name, opts := range map[string]Options{"k": {}, "s": {Format: String}} {
+		l := newLocker(t, client, opts)
+		before := acquire(t, l, name, Stored("pay"))
+		bedtest.Check(t, client.Del(t.Context(), name).Err())
+		if opts.Format == String {
+			bedtest.Check(t, client.Set(t.Context(), name, "java", 0).Err())
+			bedtest.Check(t, client.Del(t.Context(), after(name, "ordergate_grant")).Err())
+		} else {
+			bedtest.Check(t, client.HSet(t.Context(), name, "java:1", 1).Err())
+		}
+		if _, err := ForgetStored(t.Context(), client, name, "pay"); err != nil {
+			t.Error(err)
+		}
+		before.StoreAnswer("pay", "{}", "{}", time.Hour)
+		if err := before.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("released: %v", err)
+		}
+		if texts, err := ReadStored(t.Context(), client, name, "pay"); err != nil || texts[0] != "" {
+			t.Errorf("stored is %q, %v", texts, err)
+		}
+	}
+}

@@ -4,14 +4,20 @@
 -- is none: the call did what the answer reports. But what a later call has forgotten stays
 -- forgotten, whenever and however often this script arrives.
 --
+-- KEYS[2]  the record of the holders
 -- KEYS[#KEYS]  the stored answer; the rest as in release.lua
 -- ARGV[4]  the owner, for its own part of the lease; or a call within it
 -- ARGV[5]  the answer, behind the fence and a space
 -- ARGV[6]  how long it is kept, ms
 -- ARGV[7]  the fence of the lease
-if not redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6], 'nx') then
+local stored = redis.pcall('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6], 'nx')
+if type(stored) == 'table' and stored.err then -- memory is full: a script that has written may write
+  redis.call('hdel', KEYS[2], '')
+  stored = redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6], 'nx')
+end
+if not stored then
   local there = redis.pcall('get', KEYS[#KEYS])
-  local forgotten = type(there) == 'string' and string.match(there, '^%d+$')
+  local forgotten = type(there) == 'string' and string.match(there, '^forgotten (%d+)$')
   if forgotten and tonumber(forgotten) <= tonumber(ARGV[7]) then
     redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6])
   end
