@@ -144,17 +144,24 @@ func (b *settlement) finished() Step {
 		return Step{Do: PassResponse}
 	}
 	b.storing = true
-	b.adapter.spawn("storing an answer", func() {
-		defer b.stream.mail.post(func() Step {
+	stored := func(err error) {
+		if err != nil {
+			b.adapter.problems.StoreFailed(&b.call, err)
+		}
+		b.stream.mail.post(func() Step {
 			b.storing = false
 			return Step{Do: PassResponse}
 		})
-		ctx, done := b.adapter.cleanupContext()
-		defer done()
-		if err := b.call.Store(ctx); err != nil {
-			b.adapter.problems.StoreFailed(&b.call, err)
-		}
-	})
+	}
+	if !b.call.StoreAsync(stored) {
+		b.adapter.spawn("storing an answer", func() {
+			var err error
+			defer func() { stored(err) }()
+			ctx, done := b.adapter.cleanupContext()
+			defer done()
+			err = b.call.Store(ctx)
+		})
+	}
 	return Step{Do: Wait}
 }
 

@@ -458,7 +458,7 @@ func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 	async, ok := c.lease.(AsyncLease)
 	switch {
 	case e == release && ok:
-		async.ReleaseAsync()
+		async.ReleaseAsync(func(error) {})
 	case e == release:
 		c.background(ctx, func(ctx context.Context) { _ = c.lease.Release(ctx) })
 	default:

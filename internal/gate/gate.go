@@ -94,8 +94,9 @@ type AsyncLocker interface {
 // AsyncLease is a lease of an [AsyncLocker].
 type AsyncLease interface {
 	Lease
-	// ReleaseAsync is Release without blocking. It logs errors.
-	ReleaseAsync()
+	// ReleaseAsync is Release for a caller that must not block. It logs errors. It calls then
+	// once, before it returns or from another goroutine; then must not block.
+	ReleaseAsync(then func(error))
 	// NotifyLost is Lost without a waiting goroutine: it calls lost in a goroutine of its
 	// own.
 	NotifyLost(lost func())

@@ -224,6 +224,27 @@ func (c *Call) finishOnce() Step {
 // answer gets it again. It may run beside other methods of the call. Store blocks until Redis
 // has replied or ctx ends. With an error, the answer may be missing.
 func (c *Call) Store(ctx context.Context) error {
+	c.beforeStore()
+	err := c.lease.Release(ctx)
+	c.afterStore(err)
+	return err
+}
+
+// StoreAsync is Store for a caller that must not block. It calls then once, before it returns or
+// from another goroutine; then must not block. If it returns false, it did nothing: use Store.
+func (c *Call) StoreAsync(then func(error)) bool {
+	async, ok := c.lease.(AsyncLease)
+	if ok {
+		c.beforeStore()
+		async.ReleaseAsync(func(err error) {
+			c.afterStore(err)
+			then(err)
+		})
+	}
+	return ok
+}
+
+func (c *Call) beforeStore() {
 	for _, change := range c.once.changes {
 		lease := c.orderLease
 		if change.once.Key != nil {
@@ -241,7 +262,9 @@ func (c *Call) Store(ctx context.Context) error {
 	if c.leaseDone != nil {
 		close(c.leaseDone)
 	}
-	err := c.lease.Release(ctx)
+}
+
+func (c *Call) afterStore(err error) {
 	for _, change := range c.once.changes {
 		result := change.result
 		if err != nil {
@@ -250,5 +273,4 @@ func (c *Call) Store(ctx context.Context) error {
 		c.gate.record.Once(c.Decision.Rule, result)
 	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown, c.Decision.Observed)
-	return err
 }

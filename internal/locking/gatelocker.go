@@ -204,8 +204,16 @@ func (l *heldLease) Fences() []int64 {
 }
 
 // Release implements gate.Lease.
-func (l *heldLease) Release(ctx context.Context) error {
-	err := l.Lease.Release(ctx)
+func (l *heldLease) Release(ctx context.Context) error { return l.released(l.Lease.Release(ctx)) }
+
+// ReleaseAsync implements gate.AsyncLease.
+func (l *heldLease) ReleaseAsync(then func(error)) {
+	l.Lease.ReleaseAsync(func(err error) { then(l.released(err)) })
+}
+
+// released acts on the end of a release. If it stores an answer and failed, the background
+// repeats it.
+func (l *heldLease) released(err error) error {
 	switch {
 	case !l.stores:
 	case errors.Is(err, redislock.ErrLost): // it was counted, and the answer is stored all the same
@@ -229,9 +237,6 @@ func (l *heldLease) ForgetAnswers(names ...string) {
 	l.stores = true
 	l.Lease.ForgetAnswers(names...)
 }
-
-// ReleaseAsync implements gate.AsyncLease.
-func (l *heldLease) ReleaseAsync() { l.Lease.ReleaseAsync(l.end) }
 
 // Hold implements gate.Lease. If the first attempt fails, the background repeats it.
 func (l *heldLease) Hold(ctx context.Context, reason string) error {

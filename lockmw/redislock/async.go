@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // AcquireAsync is [Locker.Acquire] for a caller that must not block, or that should not
@@ -178,32 +180,35 @@ func (a *acquisition) finish(lease *Lease, err error) {
 }
 
 // ReleaseAsync is [Lease.Release] for a caller that must not block. Then is called at the
-// end, and must not block either. What goes wrong is logged.
-func (l *Lease) ReleaseAsync(then func()) {
-	if !l.finish() {
-		then()
-		return
-	}
-	k, p := l.locker, &l.parts[0]
+// end with what Release would return, and must not block either. What goes wrong is logged.
+func (l *Lease) ReleaseAsync(then func(error)) {
+	k, p, s := l.locker, &l.parts[0], l.stores()
 	done := k.cleanup.begin()
 	end := func(err error) {
-		_ = l.finished("releasing", err) // it logs
-		then()
+		then(err)
 		done()
 	}
-	blocking := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
-		defer cancel()
-		end(k.releaseLease(ctx, l))
-	}
-	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.waiters.occupied(p.key) || l.stores() != nil {
-		go blocking()
+	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || s == nil && k.waiters.occupied(p.key) || !l.finish() {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+			defer cancel()
+			end(l.Release(ctx))
+		}()
 		return
 	}
 	n := k.nodes[0]
+	var call *redisbatch.ScriptCall
+	if s != nil {
+		call = k.releaseStoringCall(n, l, p, s)
+	} else {
+		call = k.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
-	n.batcher.DoAsync(ctx, k.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
+	n.batcher.DoAsync(ctx, call, func(r int64, err error) {
 		cancel()
-		end(k.releasedPart(p, released(r), err))
+		if err = k.releasedPart(p, released(r), err); s != nil {
+			k.stored(p, err)
+		}
+		end(l.finished("releasing", err))
 	})
 }

@@ -40,7 +40,7 @@ func TestAcquireAsync(t *testing.T) {
 			got := begin(l, t.Context())
 			bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
 			done := make(chan struct{})
-			held.ReleaseAsync(func() { close(done) })
+			held.ReleaseAsync(func(error) { close(done) })
 			<-done
 			release(t, (<-got).ok(t))
 		})
@@ -54,7 +54,7 @@ func TestAcquireAsync(t *testing.T) {
 			bedtest.Eventually(t, "they wait", func() bool { return l.Waiting() == callers })
 			release(t, held)
 			for range callers { // handed over within the process
-				(<-got).ok(t).ReleaseAsync(func() {})
+				(<-got).ok(t).ReleaseAsync(func(error) {})
 			}
 			bedtest.Eventually(t, "nobody waits", func() bool { return l.Waiting() == 0 && l.Held() == 0 })
 		})
@@ -95,6 +95,31 @@ func TestAcquireAsync(t *testing.T) {
 				t.Errorf("after Close: %v, want ErrClosed", r.err)
 			}
 		})
+		t.Run("stores", func(t *testing.T) {
+			l, done := newLocker(t, c, Options{}), make(chan error, 1)
+			lease := (<-begin(l, t.Context())).ok(t)
+			lease.StoreAnswer("pay", "paid", "", time.Minute)
+			lease.ReleaseAsync(func(err error) { done <- err })
+			bedtest.Check(t, <-done)
+			if texts, err := ReadStored(t.Context(), c, "k", "pay"); err != nil || texts[0] != "paid" {
+				t.Errorf("stored: %q, %v", texts, err)
+			}
+			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
+		})
+		t.Run("stores although it is lost", func(t *testing.T) {
+			l, done := newLocker(t, c, Options{}), make(chan error, 1)
+			lease := (<-begin(l, t.Context())).ok(t)
+			bedtest.Check(t, c.Del(t.Context(), "k").Err())
+			lease.StoreAnswer("pay", "paid", "", time.Minute)
+			lease.ReleaseAsync(func(err error) { done <- err })
+			if err := <-done; !errors.Is(err, ErrLost) {
+				t.Errorf("released: %v, want ErrLost", err)
+			}
+			if texts, err := ReadStored(t.Context(), c, "k", "pay"); err != nil || texts[0] != "paid" {
+				t.Errorf("stored: %q, %v", texts, err)
+			}
+			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
+		})
 		t.Run("lost", func(t *testing.T) {
 			l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
 			lease, lost := (<-begin(l, t.Context())).ok(t), make(chan struct{})
@@ -106,7 +131,7 @@ func TestAcquireAsync(t *testing.T) {
 			again := make(chan struct{})
 			lease.NotifyLost(func() { close(again) })
 			<-again
-			lease.ReleaseAsync(func() {})
+			lease.ReleaseAsync(func(error) {})
 		})
 	})
 }
@@ -127,7 +152,7 @@ func TestManyWaitWithoutGoroutines(t *testing.T) {
 				return
 			}
 			granted.Add(1)
-			lease.ReleaseAsync(func() {})
+			lease.ReleaseAsync(func(error) {})
 		})
 	}
 	// Other tests run beside this one.

@@ -43,7 +43,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 		s.store, s.forget = of("store", "release"), of("forget", "release")
 	}
 	if kind == Exclusive && format == Redisson {
-		s.acquireStored = of("stored_usual", "stored", "acquire")
+		s.acquireStored, s.store = of("stored_usual", "stored", "acquire"), of("store_usual", "store", "release")
 	}
 	switch kind {
 	case Exclusive:

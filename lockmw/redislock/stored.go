@@ -134,16 +134,21 @@ func (l *Lease) textFor(p *part, s *storing) string {
 	return s.text
 }
 
-// releaseStoring releases a part and changes stored answers. Waiters of this process do not
-// rely on the message: each of them finds the answer.
+// releaseStoring releases a part and changes stored answers.
 func (l *Locker) releaseStoring(ctx context.Context, lease *Lease, p *part, s *storing) error {
 	n := l.nodes[0]
 	r, err := n.batcher.Do(ctx, l.releaseStoringCall(n, lease, p, s))
 	err = l.releasedPart(p, released(r), err)
+	l.stored(p, err)
+	return err
+}
+
+// stored acts on the release of a part that changed stored answers. Waiters of this process do
+// not rely on the message: each of them finds the answer.
+func (l *Locker) stored(p *part, err error) {
 	if err == nil {
 		l.waiters.wake(Channel(l.opts.Kind, p.key))
 	}
-	return err
 }
 
 // asStored returns the stored answer that an acquire found, if that is what the error says.

@@ -181,6 +181,8 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"an answer is stored for ever", []string{"'px', ARGV[6], 'nx'", "'nx'"}},
 		{"a call that lost its lease stores nothing", []string{"local stored = redis.pcall('set'", "local stored = redis.call('hexists', KEYS[1], ARGV[1]) == 0 or redis.pcall('set'"}},
 		{"an answer is that of the lock, whatever its name", []string{"redis.call('set', KEYS[#KEYS]", "redis.call('set', KEYS[1] .. ':ordergate_once:pay'"}},
+		{"the usual release stores for the lock, whatever its name", []string{"redis.pcall('set', KEYS[3]", "redis.pcall('set', KEYS[1] .. ':ordergate_once:pay'"}},
+		{"the usual release is that of every owner", []string{"ARGV[4] == ARGV[1] and redis.call('hget', KEYS[1], ARGV[1]) == '1'", "true"}},
 		{"the usual acquire looks for no answer", []string{"redis.call('exists', KEYS[1], KEYS[#KEYS])", "redis.call('exists', KEYS[1])"}},
 		{"several locks: the answer of the first counts for nothing", []string{"2 * ARGV[5] + 1", "2 * ARGV[5] + 2"}},
 		{"what was forgotten is stored again", []string{"tonumber(forgotten) <= tonumber(ARGV[7])", "true"}},

@@ -209,7 +209,7 @@ type asyncLease struct {
 	ended chan struct{}
 }
 
-func (l asyncLease) ReleaseAsync() { _ = l.Release(context.Background()) }
+func (l asyncLease) ReleaseAsync(then func(error)) { then(l.Release(context.Background())) }
 
 func (l asyncLease) NotifyLost(lost func()) {
 	go func() {
