@@ -30,7 +30,7 @@ type tableState struct {
 // not take for new. It returns nil if the server would look nothing up. It blocks for the timeout
 // of the rule's dedup at most.
 func lookUpTable(ctx context.Context, env *environment, e *explanation) (*tableState, error) {
-	if e.create == nil || e.create.Dedup == nil || e.create.Dedup.Confirm == "" || e.ID == nil {
+	if e.create == nil || e.create.Dedup == nil || e.ID == nil {
 		return nil, nil
 	}
 	c, err := env.loadPart("filters", "rules", "sources")

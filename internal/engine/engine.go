@@ -183,9 +183,7 @@ func (m *Engine) completeDedup(c *config.Config, r *config.Rule, p *gate.Policy)
 		return nil
 	}
 	p.Create.Dedup.Filter = m.filters[r.Create.Filter].Filter()
-	if r.Create.Dedup.Confirm != "" {
-		p.Create.Dedup.Confirm, err = m.confirmers.of(c, r)
-	}
+	p.Create.Dedup.Confirm, err = m.confirmers.of(c, r)
 	return err
 }
 

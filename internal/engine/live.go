@@ -101,7 +101,7 @@ func (l *liveCheck) checkRule(ctx context.Context, path string, r *config.Rule) 
 	if r.Settle != nil && l.redis != nil {
 		l.checkConditions(ctx, path+"settle.require", r)
 	}
-	if create := r.Create; create != nil && create.Dedup != nil && create.Dedup.Confirm != "" {
+	if create := r.Create; create != nil && create.Dedup != nil {
 		l.report(path+"create.dedup.confirm", loader.CheckConfirmer(ctx, l.config, r))
 	}
 }

@@ -82,7 +82,7 @@ func RequestWaits(c *config.Config) (waits []RequestWait) {
 		if r.Settle != nil && r.Settle.Limit != nil {
 			lock(r.Settle.Limit.Lock, "locks."+r.Settle.Limit.Lock+".wait")
 		}
-		confirms := r.Create != nil && r.Create.Dedup != nil && r.Create.Dedup.Confirm != ""
+		confirms := r.Create != nil && r.Create.Dedup != nil
 		if confirms && r.Create.Lock != "" { // it looks the order up again under the lock
 			add("create.dedup.timeout", r.Create.Dedup.Timeout)
 		}

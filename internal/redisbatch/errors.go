@@ -22,8 +22,8 @@ func IsAmbiguous(err error) bool {
 	return !errors.As(err, &unsent) && !errors.As(err, &text) && !(errors.As(err, &op) && op.Op == "dial")
 }
 
-// TextAnswer is the error of a call with MayAnswerText whose script answered this text. Such
-// a script has done nothing else.
+// TextAnswer is the error of a call with MayAnswerText whose script answered this text. It
+// has done nothing; if it was sent twice, the first time may have.
 type TextAnswer string
 
 // Error implements error. It does not quote the text, which may be long and private.

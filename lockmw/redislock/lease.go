@@ -150,7 +150,7 @@ func (l *Lease) notify(gone bool) {
 // that wraps [ErrLost] when the lock was no longer ours (that of another is left
 // alone), and any other when Redis did not answer; the lock then ends by
 // itself, at the latest a lease from now. Call it on a context that outlives the
-// work's. A second call does nothing.
+// work's. A second call does nothing: for a lease that stores an answer, see ReleaseAgain.
 func (l *Lease) Release(ctx context.Context) error {
 	if l.finish() {
 		return l.finished("releasing", l.locker.releaseLease(ctx, l))
@@ -175,13 +175,13 @@ func (l *Lease) Hold(ctx context.Context, reason string) error {
 	l.mu.Lock()
 	l.until = time.Now().Add(l.locker.opts.Lease) // a renewal may have been done just now, and its answer lost
 	l.mu.Unlock()
-	return l.finished("holding", l.hold(ctx, reason))
+	return l.finished("holding", l.locker.holdLease(ctx, l, reason))
 }
 
 // HoldAgain repeats a Hold whose error does not wrap [ErrLost]. Its own error does once
 // the lease has ended by itself; before that, HoldAgain may be called again.
 func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
-	err := l.hold(ctx, reason)
+	err := l.locker.holdLease(ctx, l, reason)
 	if err == nil {
 		return nil
 	}
@@ -196,18 +196,6 @@ func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
 	}
 	l.countLoss()
 	return fmt.Errorf("holding lock %s: %w", l.Key(), err)
-}
-
-// hold returns an error that wraps ErrLost only when every part that is not lost is held.
-func (l *Lease) hold(ctx context.Context, reason string) error {
-	err := l.locker.holdLease(ctx, l, reason)
-	if parts, several := err.(interface{ Unwrap() []error }); several {
-		failed := slices.DeleteFunc(slices.Clone(parts.Unwrap()), func(err error) bool { return errors.Is(err, ErrLost) })
-		if len(failed) > 0 {
-			return errors.Join(failed...)
-		}
-	}
-	return err
 }
 
 func (l *Lease) finished(doing string, err error) error {

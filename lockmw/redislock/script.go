@@ -12,9 +12,9 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// scripts are the deeds of one kind of lock in one format. Each answers one
-// integer, but for acquireAll, and may be sent again by a client that lost the
-// answer.
+// scripts are the deeds of one kind of lock in one format. Each answers one integer, acquireAll
+// several, or the text of a stored answer in their place. Each may be sent again by a client
+// that lost the answer.
 type scripts struct {
 	acquire, release, extend *redisbatch.Script
 	reenter                  *redisbatch.Script

@@ -262,8 +262,9 @@ func (h handovers) more(now time.Time) (handovers, bool) {
 }
 
 // claim takes the head out of its queue, to hand it the lock of a part that is released.
-// It returns nil when no caller waits, when the head is asking Redis, or when other
-// processes come first: then the queue leaves the lock to them for yieldTime.
+// It returns nil when no caller waits, when the head is asking Redis or is to look for a stored
+// answer, or when other processes come first: then the queue leaves the lock to them for
+// yieldTime.
 func (q *waitQueues) claim(p *part, able bool) *waiter {
 	if p.entry != "" || !able || q.total.Load() == 0 {
 		return nil
@@ -273,7 +274,7 @@ func (q *waitQueues) claim(p *part, able bool) *waiter {
 	defer q.mu.Unlock()
 	l := q.queues[p.key]
 	if l == nil || len(l.waiters) == 0 || l.waiters[0].asking || l.waiters[0].opts.stored != "" {
-		return nil // the last is to find the answer that is stored, if there is one
+		return nil
 	}
 	if _, ours := p.handed.more(now); !ours {
 		l.notBefore = now.Add(yieldTime)
