@@ -20,7 +20,7 @@ type Confirmer interface {
 // enough for that: its Maybe may be wrong, and the create of a new order must go on.
 type Dedup struct {
 	Filter      Filter    // only Absent counts: the order is new
-	Confirm     Confirmer // decides about the others
+	Confirm     Confirmer // decides about the others; nil: they cannot be looked up
 	Refuse      bool      // refuse a create that cannot be confirmed; otherwise it goes on
 	Duplicate   Reply
 	Unavailable Reply // with Refuse
@@ -37,12 +37,21 @@ func (d *Dedup) Decide(ctx context.Context, id string) Verdict {
 	if d.Filter.Query(ctx, id) == presence.Absent {
 		return VerdictNone
 	}
+	if d.Confirm == nil {
+		return d.unconfirmed()
+	}
 	switch exists, err := d.Confirm.Exists(ctx, id); {
-	case err == nil && exists:
+	case err != nil:
+		return d.unconfirmed()
+	case exists:
 		return VerdictDuplicate
-	case err == nil:
-		return VerdictNone
-	case d.Refuse:
+	}
+	return VerdictNone
+}
+
+// unconfirmed is the verdict on a create whose order cannot be looked up.
+func (d *Dedup) unconfirmed() Verdict {
+	if d.Refuse {
 		return VerdictUnavailable
 	}
 	return VerdictUnknown
