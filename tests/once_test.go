@@ -319,6 +319,30 @@ func TestOnceWithoutRedis(t *testing.T) {
 	p.wantPaid(t, "/payments", 0)
 }
 
+// TestOnceWhileRedisHangs has Redis hang while the backend works. The client gets its answer, and
+// so does the next one, once Redis is back.
+func TestOnceWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	answered := make(chan answer, 1)
+	go func() { answered <- s.must("POST", "/orders/1/settle?hang", "") }()
+	bedtest.Eventually(t, "the backend works", func() bool { return p.paid("/orders/1/settle") == 1 })
+	must(t, s.server.Pause())
+	close(p.release)
+	first := <-answered
+	first.want(t, 200, "")
+	must(t, s.server.Resume())
+	var again answer
+	bedtest.Eventually(t, "the answer is given again", func() bool {
+		again = s.must("POST", "/orders/1/settle", "")
+		return again.verdict == "replayed"
+	})
+	if again.body != first.body {
+		t.Errorf("%q, want %q", again.body, first.body)
+	}
+	p.wantPaid(t, "/orders/1/settle", 1)
+}
+
 // TestOncePlainAnswers has clients ask for encoded answers by names that PHP takes for
 // Accept-Encoding. The backend gets none of them.
 func TestOncePlainAnswers(t *testing.T) {
