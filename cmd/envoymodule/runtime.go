@@ -181,7 +181,7 @@ func (r *runtime) stop() {
 	r.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
-	r.engine.AwaitHolds(ctx)
+	r.engine.AwaitLateEnds(ctx)
 	r.engine.Close()
 	r.log.Info("stopped", "config", r.path)
 }

@@ -71,7 +71,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	drained, cancel := context.WithTimeout(context.Background(), opts.drain)
 	defer cancel()
 	f.stop(opts.drain)
-	m.AwaitHolds(drained)
+	m.AwaitLateEnds(drained)
 	log.Info("stopped")
 	return err
 }

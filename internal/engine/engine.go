@@ -235,10 +235,10 @@ func (m *Engine) Start() {
 	m.background(m.requirements.run)
 }
 
-// AwaitHolds blocks until Redis has stored the hold of every lock whose call ended with an
-// unknown outcome, or its lease has ended, or ctx ends. Call it between the last call and
-// Close, which drops the remaining holds.
-func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.AwaitHolds(ctx) }
+// AwaitLateEnds blocks until Redis has taken every hold of a lock whose outcome is unknown and
+// every answer to be stored, or their leases have ended, or ctx ends. Call it between the last
+// call and Close, which drops the remaining ones.
+func (m *Engine) AwaitLateEnds(ctx context.Context) { m.lockers.AwaitLateEnds(ctx) }
 
 // Close stops the background work, waits for it, and disconnects from Redis. The engine stops
 // renewing its leases, and they expire. A second call does nothing.

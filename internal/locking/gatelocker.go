@@ -219,7 +219,7 @@ func (l *heldLease) released(err error) error {
 	case errors.Is(err, redislock.ErrLost): // it was counted, and the answer is stored all the same
 		err = nil
 	case err != nil:
-		l.unit.set.holds.add(&pendingHold{lease: l, until: time.Now().Add(storeWithin)})
+		l.unit.set.lateEnds.add(&lateEnd{lease: l, until: time.Now().Add(storeWithin)})
 		return err
 	}
 	l.end()
@@ -243,7 +243,7 @@ func (l *heldLease) Hold(ctx context.Context, reason string) error {
 	l.slot.holdFor(l.hold)
 	err := l.Lease.Hold(ctx, reason)
 	if err != nil && !errors.Is(err, redislock.ErrLost) {
-		l.unit.set.holds.add(&pendingHold{lease: l, reason: reason})
+		l.unit.set.lateEnds.add(&lateEnd{lease: l, reason: reason})
 		return nil
 	}
 	l.end()

@@ -38,7 +38,7 @@ type Options struct {
 type Lockers struct {
 	opts     Options
 	inFlight inFlight
-	holds    holds
+	lateEnds lateEnds
 
 	mu      sync.Mutex
 	current map[Use]*Unit
@@ -121,13 +121,13 @@ func (s *Lockers) Usage() (open, calls int) {
 	return len(s.opened), calls
 }
 
-// AwaitHolds blocks until Redis has stored the hold of every lock whose call ended with an
-// unknown outcome, or its lease has ended, or ctx ends.
-func (s *Lockers) AwaitHolds(ctx context.Context) { s.holds.await(ctx) }
+// AwaitLateEnds blocks until Redis has taken every hold and every answer to be stored, or their
+// leases have ended, or ctx ends.
+func (s *Lockers) AwaitLateEnds(ctx context.Context) { s.lateEnds.await(ctx) }
 
 // Close closes all Lockers, and waits until they are closed. No call may use them any more.
 func (s *Lockers) Close() {
-	s.holds.close()
+	s.lateEnds.close()
 	s.mu.Lock()
 	s.closed = true
 	opened := s.opened
