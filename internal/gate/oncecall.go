@@ -129,7 +129,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	if byKey {
 		once = c.once.key
 	}
-	r, body, err := readRecord(stored.Text)
+	r, body, err := readStored(stored.Text)
 	switch {
 	case err != nil:
 		return VerdictUnavailable, nil, err
@@ -203,7 +203,7 @@ func (c *Call) finishOnce() Step {
 		}
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
-			r := o.record(c.policy.Rule.Name, c.gate.now())
+			r := o.brief(c.policy.Rule.Name, c.gate.now())
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
