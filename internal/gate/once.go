@@ -107,9 +107,9 @@ const (
 	headerAge       = "age"                    // seconds since then (RFC 9111, 5.1)
 )
 
-// storedAnswer is what Redis stores of an answer: a line of JSON, and the body. Without a status it
+// answerRecord is what Redis stores of an answer: a line of JSON, and the body. Without a status it
 // is brief: it shows only what was done.
-type storedAnswer struct {
+type answerRecord struct {
 	Rule    string      `json:"rule"`
 	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
 	Request string      `json:"request,omitempty"` // fingerprint of the request
@@ -120,22 +120,22 @@ type storedAnswer struct {
 	Headers [][2]string `json:"headers,omitempty"`
 }
 
-func (r *storedAnswer) text(body []byte) string {
+func (r *answerRecord) text(body []byte) string {
 	line, _ := json.Marshal(r) // it never fails for this type
 	return string(append(append(line, '\n'), body...))
 }
 
-// readStored reads the text of a stored answer.
-func readStored(text string) (r storedAnswer, body string, err error) {
+// readAnswer reads the text of a record.
+func readAnswer(text string) (r answerRecord, body string, err error) {
 	line, body, _ := strings.Cut(text, "\n")
 	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Rule == "" || !r.isValid() {
-		return storedAnswer{}, "", errors.New("what is stored is no answer")
+		return answerRecord{}, "", errors.New("what is stored is no answer")
 	}
 	return r, body, nil
 }
 
 // isValid reports whether a proxy can send the answer. Redis may have it from another writer.
-func (r *storedAnswer) isValid() bool {
+func (r *answerRecord) isValid() bool {
 	if r.Status != 0 && (r.Status < 200 || r.Status > 599) {
 		return false
 	}
@@ -164,12 +164,12 @@ type AnswerSummary struct {
 
 // SummarizeAnswer describes the text of a stored answer, without its body and headers.
 func SummarizeAnswer(text string) (AnswerSummary, error) {
-	r, _, err := readStored(text)
+	r, _, err := readAnswer(text)
 	return AnswerSummary{r.Rule, r.Status, time.UnixMilli(r.At).UTC()}, err
 }
 
 // answer returns the stored answer for a client.
-func (r *storedAnswer) answer(body string, now time.Time) *Answer {
+func (r *answerRecord) answer(body string, now time.Time) *Answer {
 	at := time.UnixMilli(r.At)
 	a := &Answer{Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+3)}
 	for _, h := range r.Headers {
@@ -279,8 +279,8 @@ func (o *onceCall) both(do func(*Once)) {
 }
 
 // brief returns what was done by the call, without its answer.
-func (o *onceCall) brief(rule string, now time.Time) storedAnswer {
-	return storedAnswer{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Subject: o.subject, At: now.UnixMilli()}
+func (o *onceCall) brief(rule string, now time.Time) answerRecord {
+	return answerRecord{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Subject: o.subject, At: now.UnixMilli()}
 }
 
 // begin notes the headers of the call's answer.

@@ -129,7 +129,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	if byKey {
 		once = c.once.key
 	}
-	r, body, err := readStored(stored.Text)
+	r, body, err := readAnswer(stored.Text)
 	switch {
 	case err != nil:
 		return VerdictUnavailable, nil, err
