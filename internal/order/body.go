@@ -84,6 +84,9 @@ func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done boo
 		return true
 	}
 	result, reason := req.eachField(true, func(name, value string) Reason { return r.checkMember(name, value, s) })
+	if reason == NoReason && result == Unruled {
+		reason = r.claimNested(req.Body, s)
+	}
 	result, done = formResult(result, reason)
 	if done {
 		*m = m.refused(result, reason)

@@ -1,10 +1,7 @@
 package order
 
 import (
-	"bytes"
 	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/ordergate/ordergate/internal/headername"
 )
@@ -23,11 +20,7 @@ func (r *compiled) findNames(t *Table) {
 			case InHeader:
 				r.headers = append(r.headers, id.Name)
 			case InJSON:
-				path := make([]string, len(id.Members))
-				for n, name := range id.Members {
-					path[n] = foldName(name)
-				}
-				r.members = append(r.members, path)
+				r.members = append(r.members, id.foldedPath())
 			}
 		}
 	}
@@ -50,38 +43,8 @@ func (r *compiled) checkNameless(req *Request, s *headerFacts, m Match) Match {
 	case s.names:
 		return m.refused(Ambiguous, HeaderAlias)
 	case !r.reads(InJSON) && !(s.json && profiles[r.Backend].members):
-	case hasMember(jsontext.NewDecoder(bytes.NewReader(req.Body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)), r.members, 0):
+	case eachAt(jsonDecoder(req.Body), r.members, 0, func(_, _ string) bool { return true }):
 		return m.refused(Ambiguous, JSONAlias)
 	}
 	return m
-}
-
-// hasMember reports whether the next value is an object that has a member at one of the folded
-// paths, or below it; the names of the object are step level of the paths. The body was checked:
-// it is JSON. The recursion is as deep as the longest path.
-func hasMember(dec *jsontext.Decoder, paths [][]string, level int) bool {
-	if len(paths) == 0 || dec.PeekKind() != '{' {
-		_ = dec.SkipValue()
-		return false
-	}
-	_, _ = dec.ReadToken() // the bracket
-	for dec.PeekKind() == '"' {
-		name, _ := dec.ReadToken()
-		folded := foldName(name.String())
-		var below [][]string
-		for _, path := range paths {
-			switch {
-			case path[level] != folded:
-			case level+1 == len(path):
-				return true
-			default:
-				below = append(below, path)
-			}
-		}
-		if hasMember(dec, below, level+1) {
-			return true
-		}
-	}
-	_, _ = dec.ReadToken() // the bracket
-	return false
 }

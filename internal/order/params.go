@@ -217,6 +217,9 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 // mayClaim records an order, or a part, that a parameter names outside its own location. It
 // returns false if backends may read it differently.
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
+	if in != InJSON && slices.Contains(r.nested, folded) {
+		return false
+	}
 	isOwn := r.isAlias(folded, in)
 	made := &s.claim
 	if !isOwn && !slices.Contains(r.foreign, folded) {

@@ -124,11 +124,15 @@ type compiled struct {
 	headers   []string   // in which other rules read an order's ID, for a rule with Nameless
 	members   [][]string // folded paths of JSON members that name an order, for a rule with Nameless
 	partNames []string   // folded names of parts in other rules, for a rule with parts
+	nested    []string   // folded names of parameters that may replace a JSON member below another
 	selectors []selector // Query, in the order of the names
-	inBody    bool       // at least one ID is in the body
-	ownBody   bool       // at least one ID of the order, or a part, is
-	inParams  bool       // at least one ID is in the query, a form or a cookie
-	maxBody   int
+	// nestedPaths are folded paths of JSON members below others, by which other rules read.
+	nestedPaths [][]string
+
+	inBody   bool // at least one ID is in the body
+	ownBody  bool // at least one ID of the order, or a part, is
+	inParams bool // at least one ID is in the query, a form or a cookie
+	maxBody  int
 
 	// firstBytes marks the first bytes of JSON member names that matter. Such a name leads
 	// to an ID, or a backend may take it for one. Most letters are not marked.

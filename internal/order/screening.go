@@ -157,7 +157,7 @@ func (t *Table) namesOrder(folded, value string, in Location) bool {
 	for i := range t.orders {
 		r := &t.orders[i]
 		for j := range r.IDs {
-			if !r.isOrder(j) || r.aliases[j] != folded {
+			if !r.isOrder(j) || r.aliases[j] != folded && !slices.Contains(r.IDs[j].nestedNames(), folded) {
 				continue
 			}
 			if _, ok := r.IDs[j].Format.Canonical(value); in != InCookie || ok {
@@ -302,7 +302,7 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 // eachMember calls see with the members of a JSON object, without nested ones. A value that
 // is neither a string nor a number is passed as unreadable.
 func eachMember(body []byte, see func(name, value string) Reason) Reason {
-	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsonDecoder(body)
 	if dec.PeekKind() != '{' { // it has no names
 		if err := dec.SkipValue(); err != nil && !errors.Is(err, io.EOF) {
 			return BadJSON
@@ -335,13 +335,20 @@ func nextMember(dec *jsontext.Decoder) (name, value string, err error) {
 		return "", "", err
 	}
 	name = t.String()
-	if kind := dec.PeekKind(); kind != '"' && kind != '0' {
-		return name, unreadable, dec.SkipValue()
-	}
-	if t, err = dec.ReadToken(); err == nil {
-		value = t.String()
-	}
+	value, err = memberValue(dec)
 	return name, value, err
+}
+
+// memberValue reads the value of a member: that of a string or a number, else unreadable.
+func memberValue(dec *jsontext.Decoder) (string, error) {
+	if kind := dec.PeekKind(); kind != '"' && kind != '0' {
+		return unreadable, dec.SkipValue()
+	}
+	t, err := dec.ReadToken()
+	if err != nil {
+		return unreadable, err
+	}
+	return t.String(), nil
 }
 
 // unreadable replaces the value of a field if backends may read it differently.

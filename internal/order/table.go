@@ -98,6 +98,7 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.rules[i].table = t
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
 		t.rules[i].findNames(t)
+		t.rules[i].findNested(t)
 		t.rules[i].partNames = t.foreignParts(&t.rules[i])
 	}
 	return t, nil

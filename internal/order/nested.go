@@ -1,0 +1,117 @@
+package order
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Parameters may name a JSON member that is below another: PHP makes an array order of the
+// parameter order[number], and Spring binds order.number. A backend that merges them with the
+// body reads an ID from there.
+
+// nestedNames returns the folded names by which a parameter may replace a JSON member that is
+// below another; none for any other ID.
+func (id *ID) nestedNames() []string {
+	if id.In != InJSON || len(id.Members) < 2 {
+		return nil
+	}
+	return []string{foldName(id.Members[0]), foldName(strings.Join(id.Members, "."))}
+}
+
+// foldedPath returns the folded names on the way to a JSON member.
+func (id *ID) foldedPath() []string {
+	path := make([]string, len(id.Members))
+	for i, name := range id.Members {
+		path[i] = foldName(name)
+	}
+	return path
+}
+
+// findNested collects the IDs of the rule and, for a backend that may merge all names, of other
+// rules that are in JSON members below others: as parameters, and those of other rules as members.
+func (r *compiled) findNested(t *Table) {
+	merges := profiles[r.Backend].parameters
+	for i := range r.IDs {
+		if names := r.IDs[i].nestedNames(); names != nil && (merges || r.inParams) {
+			r.nested = append(r.nested, names...)
+		}
+	}
+	if !merges {
+		return
+	}
+	foreign := func(id *ID) {
+		if names := id.nestedNames(); names != nil {
+			r.nested = append(r.nested, names...)
+			r.nestedPaths = append(r.nestedPaths, id.foldedPath())
+		}
+	}
+	for i := range t.orders {
+		for j := range t.orders[i].IDs[:t.orders[i].orders] {
+			if r.orders > 0 {
+				foreign(&t.orders[i].IDs[j])
+			}
+		}
+	}
+	for i := range t.rules {
+		for j := range t.rules[i].Parts {
+			if len(r.Parts) > 0 && !t.rules[i].Pass {
+				foreign(&t.rules[i].Parts[j].ID)
+			}
+		}
+	}
+}
+
+// claimNested records the orders and parts that members of a JSON body name by the paths of other
+// rules. The body was checked: it is JSON.
+func (r *compiled) claimNested(body []byte, s *headerFacts) Reason {
+	reason := NoReason
+	eachAt(jsonDecoder(body), r.nestedPaths, 0, func(name, value string) bool {
+		if !r.mayClaim(name, name, value, InJSON, s) {
+			reason = JSONAlias
+		}
+		return reason != NoReason
+	})
+	return reason
+}
+
+func jsonDecoder(body []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+// eachAt calls see with the folded name and the value of each member at one of the folded paths,
+// until see returns true. The next value of dec is at step level of the paths. It reports whether
+// see returned true. The recursion is as deep as the longest path.
+func eachAt(dec *jsontext.Decoder, paths [][]string, level int, see func(name, value string) bool) bool {
+	if len(paths) == 0 || dec.PeekKind() != '{' {
+		_ = dec.SkipValue()
+		return false
+	}
+	_, _ = dec.ReadToken() // the bracket
+	for dec.PeekKind() == '"' {
+		name, _ := dec.ReadToken()
+		folded := foldName(name.String())
+		var below [][]string
+		ends := false
+		for _, path := range paths {
+			switch {
+			case path[level] != folded:
+			case level+1 == len(path):
+				ends = true
+			default:
+				below = append(below, path)
+			}
+		}
+		if ends {
+			value, _ := memberValue(dec)
+			if see(folded, value) {
+				return true
+			}
+		} else if eachAt(dec, below, level+1, see) {
+			return true
+		}
+	}
+	_, _ = dec.ReadToken() // the bracket
+	return false
+}
