@@ -281,7 +281,14 @@ func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 }
 
 // Granted takes the result of Acquire.
+//
+// A lease may have ended since it was granted: while another lock was waited for, or what may
+// have changed was asked for, or the process stood still.
 func (c *Call) Granted(ctx context.Context, g Grant) Step {
+	if g.Err == nil && g.Lease.Ended() {
+		c.background(ctx, func(ctx context.Context) { _ = g.Lease.Release(ctx) }) // nothing was forwarded
+		g.Err = errLockLost
+	}
 	if g.Err != nil {
 		return c.denied(g.Err)
 	}

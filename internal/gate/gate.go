@@ -76,6 +76,7 @@ type Lease interface {
 	Fences() []int64       // one for each ID, in their order; grows with every lease of its key
 	Owner() string         // the unguessable name of this lease, or of the one that it entered
 	Lost() <-chan struct{} // closed when the lease, or a part of it, ended before Release or Hold
+	Ended() bool           // it, or a part of it, ended by now: by its time, or as Lost says
 	Release(ctx context.Context) error
 	// Hold keeps the lease, without renewing it, until its hold time ends. The reason is
 	// for an operator.

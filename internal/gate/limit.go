@@ -12,8 +12,8 @@ import (
 // Neither contains it.
 const ownerSeparator = "+"
 
-// errLockLost is the reason to refuse a call that has acquired a further lock.
-var errLockLost = errors.New("a lock was lost while the next one was waited for")
+// errLockLost is the reason to refuse a call whose lease has ended before it is forwarded.
+var errLockLost = errors.New("the lock was lost before the call was forwarded")
 
 // acquire acquires the lock, and then the permit of the limit if there is one. Without a
 // permit it releases the lock.
@@ -36,22 +36,12 @@ func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string)
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	return join(ctx, lease, second, lease.Owner()+ownerSeparator+second.Owner())
+	return join(lease, second, lease.Owner()+ownerSeparator+second.Owner()), nil
 }
 
-// join makes one lease of two. If the first was lost while the second was waited for, it
-// releases both.
-func join(ctx context.Context, main, extra Lease, owner string) (Lease, error) {
-	both := &pair{main: main, extra: extra, owner: owner, done: make(chan struct{})}
-	for _, lease := range []Lease{main, extra} {
-		select {
-		case <-lease.Lost():
-			_ = both.Release(context.WithoutCancel(ctx))
-			return nil, errLockLost
-		default:
-		}
-	}
-	return both, nil
+// join makes one lease of two.
+func join(main, extra Lease, owner string) Lease {
+	return &pair{main: main, extra: extra, owner: owner, done: make(chan struct{})}
 }
 
 // pair is the lease of an order with a second one: that of a permit or of a key. Both are
@@ -71,6 +61,9 @@ func (l *pair) Fences() []int64 { return l.main.Fences() }
 
 // Owner returns the owner that the backend sees.
 func (l *pair) Owner() string { return l.owner }
+
+// Ended reports whether either lease has ended.
+func (l *pair) Ended() bool { return l.main.Ended() || l.extra.Ended() }
 
 // Lost is closed when either lease is lost.
 func (l *pair) Lost() <-chan struct{} {

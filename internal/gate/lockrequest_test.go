@@ -123,6 +123,7 @@ type fenced []int64
 func (f fenced) Fences() []int64                  { return f }
 func (fenced) Owner() string                      { return "owner" }
 func (fenced) Lost() <-chan struct{}              { return nil }
+func (fenced) Ended() bool                        { return false }
 func (fenced) Release(context.Context) error      { return nil }
 func (fenced) Hold(context.Context, string) error { return nil }
 

@@ -63,9 +63,7 @@ func (c *Call) acquireLocks(ctx context.Context) Grant {
 	}
 	g.Lease = g.order
 	if g.key != nil {
-		if g.Lease, g.Err = join(ctx, g.order, g.key, g.order.Owner()); g.Err != nil {
-			return Grant{Err: g.Err}
-		}
+		g.Lease = join(g.order, g.key, g.order.Owner())
 	}
 	return g
 }

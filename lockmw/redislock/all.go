@@ -70,15 +70,14 @@ func (l *Locker) groups(keys []string) [][]string {
 // were waited for.
 func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(error) (*Lease, error)) (*Lease, error) {
 	var parts []part
-	now := time.Now()
-	asked := now
+	asked := time.Now()
 	for _, lease := range leases {
-		lease.mu.Lock()
-		lost, since := lease.gone || !lease.until.After(now), lease.until.Add(-l.validity())
-		lease.mu.Unlock()
-		if lost {
+		if lease.Ended() {
 			return fail(ErrLost)
 		}
+		lease.mu.Lock()
+		since := lease.until.Add(-l.validity())
+		lease.mu.Unlock()
 		if since.Before(asked) {
 			asked = since
 		}

@@ -94,6 +94,14 @@ func (l *Lease) Fences() []int64 {
 	return fences
 }
 
+// Ended reports whether the lease, or the part of it at one key, has ended by now: it was lost,
+// or its time has passed, which a process that stood still may not have noticed.
+func (l *Lease) Ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone || !l.until.After(time.Now())
+}
+
 // Lost returns a channel that is closed when the lease has ended without
 // Release or Hold: the lock was deleted or taken over, or could not be renewed
 // in time. Of several keys, one is enough. What Redis may still have is renewed on.

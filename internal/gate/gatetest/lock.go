@@ -144,6 +144,14 @@ func (l *lease) Fences() []int64 {
 
 func (l *lease) Owner() string         { return l.owner }
 func (l *lease) Lost() <-chan struct{} { return l.lock.lostSignal() }
+func (l *lease) Ended() bool {
+	select {
+	case <-l.Lost():
+		return true
+	default:
+		return false
+	}
+}
 func (l *lease) Release(context.Context) error {
 	l.lock.note("release")
 	if l.change != nil {
