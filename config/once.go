@@ -31,7 +31,7 @@ type Once struct {
 	For         time.Duration `mapstructure:"for"`  // another name of keep
 
 	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
-	// "404". Default 2xx; with By also 4xx, except 401, 403, 407, 408, 409, 425 and 429.
+	// "404". Default 2xx; with By also 4xx, except 401, 403, 406, 407, 408, 409, 425 and 429.
 	Statuses []OnceStatus `mapstructure:"statuses"`
 	MaxBody  int          `mapstructure:"max_body"` // bytes, 0 to 1 MiB, default 65,536; of a larger answer only what was done is stored
 	Headers  []string     `mapstructure:"headers"`  // that are stored, in any case; default content-type and location
@@ -169,11 +169,11 @@ func (o *Once) StoresStatus(status int) bool {
 }
 
 // notRetried stands for the 4xx after which a client does not repeat the same request. After
-// 401, 403 and 407 it logs in, and repeats it with the same key.
+// 401, 403 and 407 it logs in, and repeats it with the same key. After 406 the outcome is unknown.
 const notRetried = "4xx-final"
 
 var retriedStatuses = []int{
-	http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotAcceptable, http.StatusProxyAuthRequired,
 	http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests,
 }
 

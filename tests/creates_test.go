@@ -112,6 +112,7 @@ func TestCreatesInDoubt(t *testing.T) {
 		{"conflict", answering("/orders", 409, "body", `{"error":"exists"}`), "", 409, ""},
 		{"named twice, in headers", answering("/named", 201, "named", "2004") + "&named=2005", "", 201, ""},
 		{"a gateway's timeout", answering("/orders", 504), "", 504, ""},
+		{"not acceptable", answering("/orders", 406), "", 406, ""},
 		{"sent elsewhere", answering("/orders.php", 302, "location", "/login"), "", 302, ""},
 		{"of another form", answering("/orders.php", 303, "location", "/orders/0042"), "", 303, ""},
 		{"created, unnamed", answering("/orders", 201, "body", `{"status":"new"}`), "", 201, ""},

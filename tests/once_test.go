@@ -36,6 +36,16 @@ func TestSettleOnce(t *testing.T) {
 		}
 		p.wantPaid(t, "/orders/1/settle", 1)
 	})
+	t.Run("not acceptable", func(t *testing.T) { // Spring has paid by then
+		s.must("POST", "/orders/150/settle?status=406", "").want(t, 406, "")
+		s.must("POST", "/orders/150/settle?status=406", "").want(t, 409, "busy")
+		p.wantPaid(t, "/orders/150/settle", 1)
+	})
+	t.Run("another host", func(t *testing.T) {
+		s.must("POST", "/orders/151/settle", "").want(t, 200, "")
+		s.must("POST", "/orders/151/settle", "", "Host", "shop.example").want(t, 409, "duplicate")
+		p.wantPaid(t, "/orders/151/settle", 1)
+	})
 	t.Run("crowd", func(t *testing.T) {
 		var first, replayed, busy, other atomic.Int32
 		var wg sync.WaitGroup

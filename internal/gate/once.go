@@ -204,7 +204,7 @@ type onceCall struct {
 
 	orders  string // fingerprint of several orders; "" for one
 	request string // fingerprint of the request; "": none is needed
-	caller  string // hash of the scope of the order; "": it has none
+	caller  string // hash of the scope of the order, and of the host; "": it has none
 	subject string // hash of the host and the order of a request with a key
 
 	status  int
@@ -248,7 +248,7 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		o.order = p.Settle.Once
 	}
 	if o.order != nil {
-		o.caller = callerOf(o.order.Scope, req.Header)
+		o.caller = callerOf(o.order.Scope, req)
 	}
 	if o.order == nil && o.key == nil {
 		return order.NoReason

@@ -77,14 +77,15 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 }
 
 // callerOf returns a hash of the headers that tell callers apart, "" if there are none of these.
-func callerOf(scope []string, header order.Header) string {
+// The host belongs to them: a backend makes addresses of it.
+func callerOf(scope []string, req order.Request) string {
 	if len(scope) == 0 {
 		return ""
 	}
-	var texts []string
+	texts := []string{strings.ToLower(req.Host)}
 	for _, name := range scope {
-		for cursor := 0; header != nil; {
-			key, text, next := header.Next(cursor)
+		for cursor := 0; req.Header != nil; {
+			key, text, next := req.Header.Next(cursor)
 			if next < 0 {
 				break
 			}

@@ -72,8 +72,7 @@ var notForwarded = []string{
 // Outcome derives the outcome from an answer. The status alone says little: only Envoy's
 // details distinguish a backend's own 503 from a reset, after which the backend may still
 // be at work. After more than one attempt the outcome is Unknown, because the first attempt
-// may still run. The answer of a gateway is Unknown too, because a gateway does not know
-// what its own backend did.
+// may still run. So is a status that proves nothing.
 func (r *Response) Outcome() Outcome {
 	if r.Details == "" && r.Attempts < 0 && !r.grpcUnknown {
 		return r.outcomeByHeaders()
@@ -81,7 +80,7 @@ func (r *Response) Outcome() Outcome {
 	switch {
 	case r.grpcUnknown:
 		return OutcomeUnknown
-	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.fromGateway():
+	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.provesNothing():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
 		return OutcomeUnknown
@@ -113,7 +112,7 @@ func (r *Response) NeverSent() bool {
 // outcomeByHeaders is for an Envoy that does not send the attributes. It needs both of
 // Envoy's own headers, because x-envoy-upstream-service-time alone does not show retries.
 func (r *Response) outcomeByHeaders() Outcome {
-	if r.HasServiceTime && r.AttemptHeader == 1 && !r.fromGateway() {
+	if r.HasServiceTime && r.AttemptHeader == 1 && !r.provesNothing() {
 		return OutcomeKnown
 	}
 	return OutcomeUnknown
@@ -137,6 +136,8 @@ func (r *Response) unknownReason() string {
 		text += ", after an unknown number of attempts"
 	case text == detailsViaUpstream && attempts == 1 && r.fromGateway():
 		text = "a gateway before the backend has no answer of it: " + strconv.Itoa(r.Status)
+	case text == detailsViaUpstream && attempts == 1 && r.Status == http.StatusNotAcceptable:
+		text = "the backend may have acted before it answered 406: the request's Accept names no form that it has"
 	}
 	if len(text) > maxUnknownReason {
 		text = text[:maxUnknownReason] + "..."
@@ -166,6 +167,12 @@ func (r *Response) madeNoOrder() bool {
 // its wait for PHP after fastcgi_read_timeout, and PHP continues.
 func (r *Response) fromGateway() bool {
 	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
+}
+
+// provesNothing reports whether the status says nothing about the effect of the call. Spring runs
+// the handler before it answers 406, which a client can have by its Accept.
+func (r *Response) provesNothing() bool {
+	return r.fromGateway() || r.Status == http.StatusNotAcceptable
 }
 
 // retried reports whether Envoy certainly made more than one attempt.

@@ -19,6 +19,7 @@ func TestOutcome(t *testing.T) {
 		{"answer of a gateway", Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"another one", Response{Status: 502, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"the backend's own refusal", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeKnown},
+		{"its form is not acceptable", Response{Status: 406, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"no attributes, answer of a gateway", Response{Status: 504, Attempts: -1, HasServiceTime: true, AttemptHeader: 1}, OutcomeUnknown},
 		{"answer to a second try", attrs("via_upstream", 2), OutcomeUnknown},
 		{"answer, attempts missing", attrs("via_upstream", -1), OutcomeUnknown},
