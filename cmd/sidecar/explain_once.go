@@ -22,7 +22,7 @@ import (
 // answerState is whether the answer of an earlier call is stored now.
 type answerState struct {
 	Key    string         `json:"key"`
-	State  string         `json:"state"`       // none, stored, other_type (no answer), unreachable; forgotten, after once forget
+	State  string         `json:"state"`       // none, stored, suspended, other_type (no answer), unreachable; forgotten, after once forget
 	Rule   *string        `json:"rule"`        // whose answer it is; null: none
 	Status *int           `json:"status"`      // null: none, or it shows only what was done
 	At     *time.Time     `json:"settled_at"`  // when it was stored
@@ -33,6 +33,7 @@ type answerState struct {
 const (
 	stateNone      = "none"
 	stateStored    = "stored"
+	stateSuspended = "suspended"
 	stateForgotten = "forgotten"
 )
 
@@ -86,15 +87,18 @@ func (e *explanation) readAnswers(ctx context.Context, client redis.UniversalCli
 // readAnswer looks for a stored answer. It returns how many bytes are stored.
 func readAnswer(ctx context.Context, client redis.UniversalClient, place gate.AnswerPlace) (s answerState, size int) {
 	s = answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateNone}
-	texts, err := redislock.ReadStored(ctx, client, place.LockKey, place.Name)
+	texts, err := redislock.ReadStored(ctx, client, place.Name, place.LockKey)
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
 		s.State, s.Error = stateOther, new(err.Error())
 	case err != nil:
 		s.State, s.Error = stateUnreachable, new(err.Error())
-	case texts[0] != "":
-		s.describe(texts[0])
-		size = len(texts[0])
+	case texts[0].Text != "":
+		s.describe(texts[0].Text)
+		if texts[0].Suspended && s.State == stateStored {
+			s.State = stateSuspended
+		}
+		size = len(texts[0].Text)
 	}
 	return s, size
 }
@@ -150,6 +154,9 @@ func (s answerState) String() string {
 	status := "without its answer"
 	if s.Status != nil {
 		status = fmt.Sprintf("status %d", *s.Status)
+	}
+	if s.State == stateSuspended {
+		status += "; suspended: a call that undoes it has not ended, or nobody knows how it ended"
 	}
 	return fmt.Sprintf("%s: stored by rule %s at %s, %s ago, %s", s.Key, *s.Rule, s.At.Format(time.RFC3339), s.Age, status)
 }

@@ -106,6 +106,14 @@ func (l *pair) ForgetAnswers(names ...string) {
 	}
 }
 
+// SuspendAnswers implements StoringLease, for the order.
+func (l *pair) SuspendAnswers(ctx context.Context, names ...string) error {
+	if storing, ok := l.main.(StoringLease); ok {
+		return storing.SuspendAnswers(ctx, names...)
+	}
+	return nil
+}
+
 // both runs do for the two leases at once, so that neither uses up the time of the other.
 func (l *pair) both(do func(Lease) error) error {
 	l.end.Do(func() { close(l.done) })

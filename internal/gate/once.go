@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -75,7 +76,8 @@ var onceResultNames = [OnceResults]string{
 // String returns the name that metrics use.
 func (r OnceResult) String() string { return onceResultNames[r] }
 
-// StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock.
+// StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock. The text
+// is "" if the answer is suspended, or if not all of the requested locks have one.
 type StoredAnswer struct{ Text string }
 
 // Error implements error. It does not quote the answer.
@@ -84,14 +86,18 @@ func (*StoredAnswer) Error() string { return "the answer of an earlier call is s
 // ErrInUse means that the first call with the same key has not ended.
 var ErrInUse = errors.New("the first call with this key has not ended")
 
-// StoringLease is a lease whose release changes stored answers. Call one of the methods, once,
-// before Release.
+// StoringLease is a lease whose release changes stored answers. Call one of StoreAnswer and
+// ForgetAnswers, once, before Release.
 type StoringLease interface {
 	Lease
 	// StoreAnswer has Release store the text by this name, for so long. Of the locks of
 	// several orders, one has the text, and the others have the brief.
 	StoreAnswer(name, text, brief string, keep time.Duration)
 	ForgetAnswers(names ...string)
+	// SuspendAnswers has nobody get the answers by these names from now on. Release gives them
+	// back, unless ForgetAnswers was called. After Hold they stay suspended. It blocks until
+	// the Locker answers or ctx ends. With an error, some may be suspended.
+	SuspendAnswers(ctx context.Context, names ...string) error
 }
 
 // Answer is a stored answer, for a client.

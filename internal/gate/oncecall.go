@@ -14,11 +14,21 @@ func (c *Call) acquire(ctx context.Context) Grant {
 	if g.Err != nil || !c.hasOrder() {
 		return g
 	}
-	if err := c.recheck(ctx); err != nil {
+	err := c.recheck(ctx)
+	if storing, ok := g.order.(StoringLease); ok && err == nil && c.undoes() {
+		err = storing.SuspendAnswers(ctx, c.once.order.Forget...)
+	}
+	if err != nil {
 		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
 		return Grant{Err: err}
 	}
 	return g
+}
+
+// undoes reports whether the call deletes stored answers if it succeeds. From before it is
+// forwarded, nobody gets them: whether they are still true is not known until it has ended.
+func (c *Call) undoes() bool {
+	return c.once != nil && c.once.order != nil && len(c.once.order.Forget) > 0
 }
 
 // recheck decides whether the conditions of a settlement hold, and whether the order of a create
@@ -72,7 +82,7 @@ func (c *Call) acquireLocks(ctx context.Context) Grant {
 // other call.
 func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 	switch {
-	case (c.policy.dedup() != nil || c.policy.conditions() != nil) && c.hasOrder(): // they block
+	case (c.policy.dedup() != nil || c.policy.conditions() != nil || c.undoes()) && c.hasOrder(): // it blocks
 	case c.hasKey() && !c.hasOrder():
 		async, ok := c.policy.Once.Key.Lock.(AsyncLocker)
 		return ok && async.AcquireAsync(ctx, c.keyRequest(), func(lease Lease, err error) {
@@ -129,6 +139,9 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	}
 	r, body, err := readAnswer(stored.Text)
 	switch {
+	case stored.Text == "":
+		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
+		return VerdictDuplicate, nil, nil
 	case err != nil:
 		return VerdictUnavailable, nil, err
 	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe,

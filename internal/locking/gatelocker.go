@@ -232,6 +232,12 @@ func (l *heldLease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	l.Lease.StoreAnswer(name, text, brief, keep)
 }
 
+// SuspendAnswers implements gate.StoringLease.
+func (l *heldLease) SuspendAnswers(ctx context.Context, names ...string) error {
+	l.stores = true
+	return l.Lease.SuspendAnswers(ctx, names...)
+}
+
 // ForgetAnswers implements gate.StoringLease.
 func (l *heldLease) ForgetAnswers(names ...string) {
 	l.stores = true

@@ -24,7 +24,7 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption,
 		for _, lease := range taken {
 			l.releaseAsync(ctx, lease)
 		}
-		return nil, err
+		return nil, l.ofAll(ctx, keys, o.stored, err)
 	}
 	taken, rest, err := l.reenterEach(ctx, keys, o)
 	if err != nil {

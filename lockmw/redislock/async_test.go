@@ -101,8 +101,8 @@ func TestAcquireAsync(t *testing.T) {
 			lease.StoreAnswer("pay", "paid", "", time.Minute)
 			lease.ReleaseAsync(func(err error) { done <- err })
 			bedtest.Check(t, <-done)
-			if texts, err := ReadStored(t.Context(), c, "k", "pay"); err != nil || texts[0] != "paid" {
-				t.Errorf("stored: %q, %v", texts, err)
+			if texts, err := ReadStored(t.Context(), c, "pay", "k"); err != nil || texts[0].Text != "paid" {
+				t.Errorf("stored: %v, %v", texts, err)
 			}
 			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
 		})
@@ -115,8 +115,8 @@ func TestAcquireAsync(t *testing.T) {
 			if err := <-done; !errors.Is(err, ErrLost) {
 				t.Errorf("released: %v, want ErrLost", err)
 			}
-			if texts, err := ReadStored(t.Context(), c, "k", "pay"); err != nil || texts[0] != "paid" {
-				t.Errorf("stored: %q, %v", texts, err)
+			if texts, err := ReadStored(t.Context(), c, "pay", "k"); err != nil || texts[0].Text != "paid" {
+				t.Errorf("stored: %v, %v", texts, err)
 			}
 			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
 		})

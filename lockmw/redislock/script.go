@@ -25,7 +25,7 @@ type scripts struct {
 
 	// The same for calls whose answers are stored (stored.go), of kinds with one holder.
 	acquireStored, acquireAllStored, reenterStored *redisbatch.Script
-	store, forget                                  *redisbatch.Script
+	store, forget, suspend, restore                *redisbatch.Script
 }
 
 // scriptsOf composes the scripts of a kind of lock in a format.
@@ -41,6 +41,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 	if !kind.shared() {
 		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored", "reenter")
 		s.store, s.forget = of("store", "release"), of("forget", "release")
+		s.suspend, s.restore = of("suspend"), of("restore", "release")
 	}
 	if kind == Exclusive && format == Redisson {
 		s.acquireStored, s.store = of("stored_usual", "stored", "acquire"), of("store_usual", "store", "release")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,8 @@ import (
 // several holders, and locks on several servers, have no stored answers.
 
 // StoredAnswer is the error of an Acquire that found a stored answer in place of a lock: see
-// [Stored]. No lock was taken.
+// [Stored]. No lock was taken. The text is "" if the answer is suspended, or if not all of several
+// locks have one.
 type StoredAnswer struct{ Text string }
 
 // Error implements error. It does not quote the answer.
@@ -41,28 +43,62 @@ func StoredKey(key, name string) string { return after(key, storedSuffix+":"+nam
 
 // storing is what the release of a lease does with stored answers.
 type storing struct {
-	name        string
+	script *redisbatch.Script
+	names  []string // of the answers
+	// Of one that is stored:
 	text, brief string
+	first       string // the lock that has the text
 	keep        time.Duration
 	since       time.Time // of keep
-	forget      []string  // names; not with the above
 }
 
 // StoreAnswer has the release of the lease store an answer by this name, for so long. Of
-// several locks, the first in each cluster slot has the text and the others have the brief:
+// several locks, the first that a call asks for has the text, and the others have the brief:
 // the next call for any of them finds the text first if it names the same locks. Call it
 // once, before Release. A release that fails may be repeated: see ReleaseAgain.
 func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.storing = &storing{name: name, text: text, brief: brief, keep: keep, since: time.Now()}
+	l.onRelease(&storing{
+		script: l.locker.scripts.store, names: []string{name},
+		text: text, brief: brief, first: l.locker.groups(l.keys())[0][0], keep: keep, since: time.Now(),
+	})
 }
 
-// ForgetAnswers has the release of the lease delete the stored answers by these names.
+// SuspendAnswers has no call get the stored answers by these names from now on, and none act again:
+// Acquire returns a [StoredAnswer] without a text. Release gives the answers back, unless
+// ForgetAnswers was called. After Hold, and when the lease ends by itself, they stay suspended. It
+// blocks until Redis has replied or ctx ends. With an error, some may be suspended.
+func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
+	k := l.locker
+	l.onRelease(&storing{script: k.scripts.restore, names: names})
+	return k.eachPart(l, func(p *part) error {
+		c := redisbatch.NewCall(k.scripts.suspend, p.key)
+		for _, name := range names {
+			c.Key(StoredKey(p.key, name))
+		}
+		_, err := k.nodes[0].batcher.Do(ctx, c.Number(p.fence))
+		return err
+	})
+}
+
+// ForgetAnswers has the release of the lease delete the stored answers by these names, but not
+// those of calls within the lease.
 func (l *Lease) ForgetAnswers(names ...string) {
+	l.onRelease(&storing{script: l.locker.scripts.forget, names: names})
+}
+
+func (l *Lease) onRelease(s *storing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.storing = &storing{forget: names}
+	l.storing = s
+}
+
+// keys returns the sorted keys of the lease.
+func (l *Lease) keys() []string {
+	keys := make([]string, len(l.parts))
+	for i := range l.parts {
+		keys[i] = l.parts[i].key
+	}
+	return keys
 }
 
 // ReleaseAgain repeats a Release that failed, so that its answer is stored after all. The
@@ -95,43 +131,27 @@ func (l *Lease) stores() *storing {
 
 // releaseStoringCall is the release of a part of a lease that also changes stored answers.
 func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) *redisbatch.ScriptCall {
-	script, names := l.scripts.store, []string{s.name}
-	if s.forget != nil {
-		script, names = l.scripts.forget, s.forget
-	}
-	c := redisbatch.NewCall(script, p.key).Key(after(p.key, recordSuffix))
+	c := redisbatch.NewCall(s.script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
 	first := c.Keys() + 1
-	for _, name := range names {
+	for _, name := range s.names {
 		c.Key(StoredKey(p.key, name))
 	}
 	owner := l.field(p.owner)
 	c.Text(owner).Text(n.publish).Text(Channel(l.opts.Kind, p.key)).Text(cmp.Or(p.entry, owner))
-	if s.forget != nil {
+	if s.script != l.scripts.store {
 		c.Number(first)
 	} else {
+		text := s.brief
+		if p.key == s.first {
+			text = s.text
+		}
 		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
-		c.Text(strconv.FormatInt(p.fence, 10) + " " + lease.textFor(p, s)).Number(left.Milliseconds())
+		c.Text(strconv.FormatInt(p.fence, 10) + " " + text).Number(left.Milliseconds())
 	}
 	c.Number(p.fence)
 	c.Repeated = 1
 	return c
-}
-
-// textFor returns the text that is stored beside a part: the first part in each slot has the
-// whole.
-func (l *Lease) textFor(p *part, s *storing) string {
-	cluster := l.locker.nodes[0].cluster != nil
-	for i := range l.parts {
-		other := &l.parts[i]
-		if other == p {
-			return s.text
-		}
-		if !cluster || slotOf(other.key) == slotOf(p.key) {
-			return s.brief
-		}
-	}
-	return s.text
 }
 
 // releaseStoring releases a part and changes stored answers.
@@ -153,23 +173,56 @@ func (l *Locker) stored(p *part, err error) {
 
 // asStored returns the stored answer that an acquire found, if that is what the error says.
 func asStored(err error) error {
-	if text, ok := errors.AsType[redisbatch.TextAnswer](err); ok {
-		return &StoredAnswer{Text: withoutFence(string(text))}
+	found, ok := errors.AsType[redisbatch.TextAnswer](err)
+	if !ok {
+		return nil
 	}
-	return nil
+	text := readStored(string(found))
+	if text.Suspended {
+		return &StoredAnswer{}
+	}
+	return &StoredAnswer{Text: text.Text}
 }
 
-// withoutFence returns the text of an answer, without the fence of the call that stored it: ""
-// of one that is forgotten.
-func withoutFence(stored string) string {
+// ofAll returns the error of an acquire of several locks that found the stored answer of one: the
+// answer is theirs only if each of them has one.
+func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found error) error {
+	if !isStored(found) || len(keys) == 1 {
+		return found
+	}
+	texts, err := ReadStored(ctx, l.nodes[0].client, name, keys...)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(texts, func(t StoredText) bool { return t.Text == "" || t.Suspended }) {
+		return &StoredAnswer{}
+	}
+	return found
+}
+
+// StoredText is the text of a stored answer.
+type StoredText struct {
+	Text      string // "": none is stored
+	Suspended bool   // a call that undoes it has not ended, or nobody knows how
+}
+
+// readStored reads what is stored of an answer, without the fence of the call that stored it.
+func readStored(stored string) StoredText {
 	const digits = "0123456789"
+	var t StoredText
 	if mark, ok := strings.CutPrefix(stored, "forgotten "); ok && mark != "" && strings.Trim(mark, digits) == "" {
-		return ""
+		return t
 	}
+	if rest, ok := strings.CutPrefix(stored, "suspended "); ok {
+		if text := strings.TrimLeft(rest, digits); len(text) < len(rest) && strings.HasPrefix(text, " ") {
+			stored, t.Suspended = text[1:], true
+		}
+	}
+	t.Text = stored // also if it was stored by hand
 	if text := strings.TrimLeft(stored, digits); len(text) < len(stored) && strings.HasPrefix(text, " ") {
-		return text[1:]
+		t.Text = text[1:]
 	}
-	return stored // it was stored by hand
+	return t
 }
 
 func isStored(err error) bool {
@@ -177,16 +230,21 @@ func isStored(err error) bool {
 	return ok
 }
 
-// ReadStored returns the stored answers of a lock by these names, in their order; "" where
-// there is none.
-func ReadStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) ([]string, error) {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		stored, err := client.Get(ctx, StoredKey(key, name)).Result()
+// ReadStored returns the stored answers of locks by a name, in the order of the locks' keys.
+func ReadStored(ctx context.Context, client redis.UniversalClient, name string, keys ...string) ([]StoredText, error) {
+	stored, texts := make([]*redis.StringCmd, len(keys)), make([]StoredText, len(keys))
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			stored[i] = p.Get(ctx, StoredKey(key, name))
+		}
+		return nil
+	})
+	for i, key := range keys {
+		text, err := stored[i].Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("reading the stored answer of %s: %w", key, err)
 		}
-		texts[i] = withoutFence(stored)
+		texts[i] = readStored(text)
 	}
 	return texts, nil
 }

@@ -19,7 +19,8 @@ import (
 //     forgotten, so that an effect with a stored answer happens once;
 //   - a call finds no answer but that of its own locks and its own name, as it was stored;
 //   - a call that got no lock, or has not released it yet, has stored nothing;
-//   - what a call or an operator has forgotten does not come back by an earlier call.
+//   - what a call or an operator has forgotten does not come back by an earlier call;
+//   - what a call is about to undo is given to none until it is known whether it was undone.
 type storedModel struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -40,9 +41,10 @@ type storedModel struct {
 
 // modelAnswer is an answer, or what is in its place once it is forgotten.
 type modelAnswer struct {
-	text  string // "": it is forgotten
-	keep  time.Duration
-	fence int64 // of the call that stored or forgot it
+	text      string // "": it is forgotten
+	keep      time.Duration
+	fence     int64 // of the call that stored or forgot it
+	suspender int64 // the fence of the call that has suspended it; 0: none has
 }
 
 // modelLease is a lease, and what its release does.
@@ -52,7 +54,8 @@ type modelLease struct {
 	name        string   // of the stored answers that it looked for; "": none
 	text, brief string
 	keep        time.Duration
-	forget      []string
+	suspends    []string // names
+	forgets     bool     // those
 }
 
 func (m *storedModel) note(format string, args ...any) {
@@ -64,6 +67,8 @@ func (m *storedModel) step() string {
 	switch n := m.random.IntN(100); {
 	case n < 45 || len(m.leases)+len(m.unsure) == 0:
 		return m.acquire()
+	case n < 55 && len(m.leases) > 0:
+		return m.suspend(m.leases[m.random.IntN(len(m.leases))])
 	case n < 75 && len(m.leases) > 0:
 		return m.release(take(m.random, &m.leases))
 	case n < 85 && len(m.unsure) > 0:
@@ -111,6 +116,9 @@ func (m *storedModel) expect(keys []string, name string) (text string, stored, f
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
 			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" {
+				if !m.isGiven(keys, name) {
+					return "", true, false
+				}
 				return a.text, true, false
 			}
 		}
@@ -121,6 +129,42 @@ func (m *storedModel) expect(keys []string, name string) (text string, stored, f
 		}
 	}
 	return "", false, true
+}
+
+// isGiven reports whether each lock has an answer that is not suspended.
+func (m *storedModel) isGiven(keys []string, name string) bool {
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		a := m.answers[StoredKey(key, name)]
+		return a.text == "" || a.suspender != 0
+	})
+}
+
+// suspend has a call begin to undo what the stored answers report.
+func (m *storedModel) suspend(l *modelLease) string {
+	if l.suspends == nil {
+		l.suspends = modelNames[m.random.IntN(2):]
+	}
+	err := l.SuspendAnswers(m.t.Context(), l.suspends...)
+	m.note("suspend %q of %q: %v", l.suspends, l.keys, err)
+	m.eachSuspended(l, func(a *modelAnswer, fence int64) {
+		if a.text != "" && a.fence <= fence {
+			a.suspender = fence
+		}
+	})
+	return errorText(err)
+}
+
+// eachSuspended changes each answer that a lease has suspended, or would.
+func (m *storedModel) eachSuspended(l *modelLease, change func(a *modelAnswer, fence int64)) {
+	for i := range l.parts {
+		for _, name := range l.suspends {
+			key := StoredKey(l.parts[i].key, name)
+			a := m.answers[key]
+			if change(&a, l.parts[i].fence); a != (modelAnswer{}) {
+				m.answers[key] = a
+			}
+		}
+	}
 }
 
 // acquire has a caller ask for one lock or several. Now and then its calls, or the replies to
@@ -175,25 +219,29 @@ func (m *storedModel) acquire() string {
 // others are forgotten.
 func (m *storedModel) release(l *modelLease) string {
 	switch n := m.random.IntN(10); {
+	case l.suspends != nil:
+		if l.forgets = n < 5; l.forgets {
+			l.ForgetAnswers(l.suspends...)
+		}
 	case l.name != "" && n < 6:
 		m.serial++
 		l.text, l.brief = fmt.Sprintf("%s of %q, %d", l.name, l.keys, m.serial), fmt.Sprintf("brief %d", m.serial)
 		l.keep = time.Duration(1+m.random.IntN(2)) * time.Hour
 		l.StoreAnswer(l.name, l.text, l.brief, l.keep)
 	case n < 8:
-		l.forget = modelNames[m.random.IntN(2):]
-		l.ForgetAnswers(l.forget...)
+		l.suspends, l.forgets = modelNames[m.random.IntN(2):], true
+		l.ForgetAnswers(l.suspends...)
 	}
 	mode := max(loseNothing, m.random.IntN(8)-5)
 	m.lossy.mode.Store(int32(mode))
 	err := l.Release(m.t.Context())
 	m.lossy.mode.Store(loseNothing)
-	m.note("release %q, stores %q, forgets %q (losses %d): %v", l.keys, l.text, l.forget, mode, err)
+	m.note("release %q, stores %q, suspends %q, forgets: %t (losses %d): %v", l.keys, l.text, l.suspends, l.forgets, mode, err)
 	lost := m.isLost(l)
 	if mode != loseCalls {
 		m.released(l)
 	}
-	stores := l.text != "" || l.forget != nil
+	stores := l.text != "" || l.suspends != nil
 	switch {
 	case lost && !stores: // it may have been noticed before, or not
 	case mode != loseNothing:
@@ -211,7 +259,7 @@ func (m *storedModel) release(l *modelLease) string {
 
 func (m *storedModel) releaseAgain(l *modelLease) string {
 	lost, err := m.isLost(l), l.ReleaseAgain(m.t.Context())
-	m.note("release %q again, stores %q, forgets %q: %v", l.keys, l.text, l.forget, err)
+	m.note("release %q again, stores %q, suspends %q, forgets: %t: %v", l.keys, l.text, l.suspends, l.forgets, err)
 	m.released(l)
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
 		return fmt.Sprintf("a lock of it is lost: %v; released again: %v", lost, err)
@@ -226,29 +274,33 @@ func (m *storedModel) isLost(l *modelLease) bool {
 
 // released is what a release does that arrives.
 func (m *storedModel) released(l *modelLease) {
-	whole := make(map[uint16]bool) // slots that have the text
+	first := m.groups(l.keys)[0][0]
+	m.eachSuspended(l, func(a *modelAnswer, fence int64) {
+		mark := a.suspender
+		if a.text == "" {
+			mark = a.fence
+		}
+		switch {
+		case l.forgets && (mark == fence || cmp.Or(mark, a.fence) < fence):
+			*a = modelAnswer{fence: fence}
+		case !l.forgets && a.suspender == fence:
+			a.suspender = 0
+		}
+	})
 	for i := range l.parts {
 		key, fence := l.parts[i].key, l.parts[i].fence
 		if m.holder[key] == l {
 			delete(m.holder, key)
 		}
-		for _, name := range l.forget {
-			if m.answers[StoredKey(key, name)].fence <= fence {
-				m.answers[StoredKey(key, name)] = modelAnswer{fence: fence}
-			}
-		}
 		if l.text == "" {
 			continue
 		}
-		slot, text := uint16(0), l.brief
-		if m.cluster {
-			slot = slotOf(key)
-		}
-		if !whole[slot] {
-			whole[slot], text = true, l.text
+		text := l.brief
+		if key == first {
+			text = l.text
 		}
 		if there := m.answers[StoredKey(key, l.name)]; there.text == "" && there.fence <= fence {
-			m.answers[StoredKey(key, l.name)] = modelAnswer{text, l.keep, fence}
+			m.answers[StoredKey(key, l.name)] = modelAnswer{text: text, keep: l.keep, fence: fence}
 		}
 	}
 }
@@ -318,19 +370,21 @@ func (m *storedModel) compare() string {
 			return fmt.Sprintf("%s is taken: %v", key, taken)
 		}
 		for i, name := range modelNames {
-			want, text, left := m.answers[StoredKey(key, name)], withoutFence(all[key].stored[i].Val()), all[key].left[i].Val()
-			if text != want.text {
-				return fmt.Sprintf("beside %s, %q is stored as %s, want %q", key, text, name, want.text)
+			want, got, left := m.answers[StoredKey(key, name)], readStored(all[key].stored[i].Val()), all[key].left[i].Val()
+			if got != (StoredText{want.text, want.suspender != 0}) {
+				return fmt.Sprintf("beside %s, %v is stored as %s, want %+v", key, got, name, want)
 			}
 			if want.keep > 0 && (left > want.keep || left < want.keep-30*time.Minute) {
-				return fmt.Sprintf("%q is kept for %v, want %v", text, left, want.keep)
+				return fmt.Sprintf("%v is kept for %v, want %v", got, left, want.keep)
 			}
 		}
 	}
-	key := m.pick(m.keys)
-	texts, err := ReadStored(ctx, m.client, key, modelNames...)
-	if want := []string{m.answers[StoredKey(key, "pay")].text, m.answers[StoredKey(key, "refund")].text}; err != nil || !slices.Equal(texts, want) {
-		return fmt.Sprintf("read %q beside %s, error %v, want %q", texts, key, err, want)
+	name := m.pick(modelNames)
+	texts, err := ReadStored(ctx, m.client, name, m.keys...)
+	for i, key := range m.keys {
+		if want := m.answers[StoredKey(key, name)]; err != nil || texts[i] != (StoredText{want.text, want.suspender != 0}) {
+			return fmt.Sprintf("read %v, error %v, want %+v of %s", texts, err, want, key)
+		}
 	}
 	return ""
 }

@@ -112,7 +112,7 @@ func (bed *storedBed) run(t *testing.T, seed uint64, steps int) string {
 		m.grouped = l.scripts.acquireAll != nil
 		for _, script := range []**redisbatch.Script{
 			&l.scripts.acquire, &l.scripts.acquireStored, &l.scripts.acquireAll, &l.scripts.acquireAllStored,
-			&l.scripts.release, &l.scripts.store, &l.scripts.forget,
+			&l.scripts.release, &l.scripts.store, &l.scripts.forget, &l.scripts.suspend, &l.scripts.restore,
 		} {
 			bed.load(t, script)
 		}
@@ -186,7 +186,12 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"the usual acquire looks for no answer", []string{"redis.call('exists', KEYS[1], KEYS[#KEYS])", "redis.call('exists', KEYS[1])"}},
 		{"several locks: the answer of the first counts for nothing", []string{"2 * ARGV[5] + 1", "2 * ARGV[5] + 2"}},
 		{"what was forgotten is stored again", []string{"tonumber(forgotten) <= tonumber(ARGV[7])", "true"}},
-		{"the answer of a later call is forgotten", []string{"tonumber(fence) <= tonumber(ARGV[6])", "true"}},
+		{"the answer of a later call is forgotten", []string{"tonumber(fence) < tonumber(ARGV[6])", "true"}},
+		{"what is suspended is not forgotten", []string{"mark == ARGV[6] or ", ""}},
+		{"nothing is suspended", []string{"redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. text, 'keepttl')", ""}},
+		{"a suspended answer is kept for ever", []string{" .. text, 'keepttl')", " .. text)"}},
+		{"nothing is given back", []string{"fence == ARGV[6]", "false"}},
+		{"what another call has suspended is given back", []string{"fence == ARGV[6]", "fence"}},
 		{"nothing stands in the place of a forgotten answer", []string{"redis.call('set', KEYS[i], 'forgotten ' .. ARGV[6], 'px', 3600000)", ""}},
 		{"the first name is not forgotten", []string{"for i = tonumber(ARGV[5]), #KEYS do", "for i = tonumber(ARGV[5]) + 1, #KEYS do"}},
 	} {

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func TestStoredAfterNoticedLoss(t *testing.T) {
 			}
 			<-lost.Lost()
 			bedtest.Eventually(t, "it is renewed no more", func() bool { return l.Held() == 0 })
-			lost.StoreAnswer("pay", "paid", "", time.Minute)
+			lost.StoreAnswer("pay", "paid", "brief", time.Minute)
 			if err := lost.Release(t.Context()); !errors.Is(err, ErrLost) {
 				t.Errorf("the release of a lost lease: %v", err)
 			}
@@ -133,17 +134,76 @@ func TestStoredOfSeveral(t *testing.T) {
 		if text := storedText(t, l, "c", "a", "b"); text != "whole" {
 			t.Errorf("the same locks find %q", text)
 		}
-		if text := storedText(t, l, "b", "d"); text != "brief" {
+		if text := storedText(t, l, "b", "d"); text != "" {
 			t.Errorf("other locks find %q", text)
 		}
 		release(t, acquire(t, l, "d", Stored("pay"))) // it was not taken by the call before
-		if texts, err := ReadStored(t.Context(), client, "a", "pay", "undo"); err != nil || texts[0] != "whole" || texts[1] != "" {
-			t.Errorf("stored are %q, error %v", texts, err)
+		for name, want := range map[string]string{"pay": "whole", "undo": ""} {
+			if texts, err := ReadStored(t.Context(), client, name, "a"); err != nil || texts[0].Text != want {
+				t.Errorf("stored as %s is %v, error %v", name, texts, err)
+			}
 		}
 		if n, err := ForgetStored(t.Context(), client, "a", "pay", "undo"); err != nil || n != 1 {
 			t.Errorf("forgot %d, error %v", n, err)
 		}
 		release(t, acquire(t, l, "a", Stored("pay")))
+	})
+}
+
+// TestSuspended checks that a suspended answer is given to nobody and lets nobody act: before the
+// release of the call that undoes, after its hold, and after its lease has ended.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Hold: time.Minute})
+		for _, tt := range []struct {
+			name string
+			end  func(*testing.T, *Lease)
+			want string // "none": the lock is granted
+		}{
+			{"undone", func(t *testing.T, undo *Lease) { undo.ForgetAnswers("pay"); release(t, undo) }, "none"},
+			{"not undone", release, "paid"},
+			{"unknown", func(t *testing.T, undo *Lease) { bedtest.Check(t, undo.Hold(t.Context(), "unknown")) }, ""},
+			{"dead", func(t *testing.T, undo *Lease) { bedtest.Check(t, client.Del(t.Context(), undo.Key()).Err()) }, ""},
+			{"forgotten by hand, not undone", func(t *testing.T, undo *Lease) {
+				if n, err := ForgetStored(t.Context(), client, undo.Key(), "pay"); err != nil || n != 1 {
+					t.Errorf("forgot %d, error %v", n, err)
+				}
+				release(t, undo)
+			}, "none"},
+		} {
+			key := strings.ReplaceAll(tt.name, " ", "-")
+			first := acquire(t, l, key, Stored("pay"))
+			first.StoreAnswer("pay", "paid", "brief", time.Minute)
+			release(t, first)
+			undo := acquire(t, l, key)
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none"))
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none")) // its reply may be lost
+			if text := storedText(t, l, key); text != "" {
+				t.Errorf("%s: during the undo, %q is given", tt.name, text)
+			}
+			tt.end(t, undo)
+			if tt.want == "none" {
+				release(t, acquire(t, l, key, Stored("pay")))
+			} else if text := storedText(t, l, key); text != tt.want {
+				t.Errorf("%s: %q is given, want %q", tt.name, text, tt.want)
+			}
+			if ttl := client.PTTL(t.Context(), StoredKey(key, "pay")).Val(); tt.want == "paid" && (ttl <= 0 || ttl > time.Minute) {
+				t.Errorf("the answer is kept for %v", ttl)
+			}
+		}
+
+		// A call within the undo settles anew: that answer stays.
+		undo := acquire(t, l, "k")
+		bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay"))
+		inner := acquire(t, l, "k", Stored("pay"), Reenter(undo.Owner()))
+		inner.StoreAnswer("pay", "inner", "brief", time.Minute)
+		release(t, inner)
+		undo.ForgetAnswers("pay")
+		release(t, undo)
+		if text := storedText(t, l, "k"); text != "inner" {
+			t.Errorf("of a call within the undo, %q is stored", text)
+		}
 	})
 }
 
@@ -161,14 +221,16 @@ func TestStoredInParts(t *testing.T) {
 		if _, err := l.Acquire(t.Context(), "k", Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "inner" {
 			t.Errorf("the next one within the lease: %v", err)
 		}
-		if _, err := l.AcquireAll(t.Context(), []string{"j", "k"}, Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "inner" {
+		if _, err := l.AcquireAll(t.Context(), []string{"j", "k"}, Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "" {
 			t.Errorf("several locks, of which the lease has one: %v", err)
 		}
 		inner = acquire(t, l, "k", Stored("other"), Reenter(outer.Owner()))
 		outer.StoreAnswer("ship", "outer", "", time.Minute)
 		release(t, outer)
-		if texts, err := ReadStored(t.Context(), client, "k", "ship", "pay"); err != nil || texts[0] != "outer" || texts[1] != "inner" {
-			t.Errorf("stored are %q, %v", texts, err)
+		for name, want := range map[string]string{"ship": "outer", "pay": "inner"} {
+			if texts, err := ReadStored(t.Context(), client, name, "k"); err != nil || texts[0].Text != want {
+				t.Errorf("stored as %s is %v, error %v", name, texts, err)
+			}
 		}
 		if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
 			t.Errorf("the lock is free although the inner call goes on: %v", err)
@@ -322,8 +384,8 @@ func TestForgottenUnderAnotherHolder(t *testing.T) {
 		if err := before.Release(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("released: %v", err)
 		}
-		if texts, err := ReadStored(t.Context(), client, name, "pay"); err != nil || texts[0] != "" {
-			t.Errorf("stored is %q, %v", texts, err)
+		if texts, err := ReadStored(t.Context(), client, "pay", name); err != nil || texts[0].Text != "" {
+			t.Errorf("stored is %v, %v", texts, err)
 		}
 	}
 }

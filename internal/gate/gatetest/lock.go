@@ -2,6 +2,7 @@ package gatetest
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ type Lock struct {
 	requests []gate.LockRequest
 	lost     chan struct{}
 }
+
+// Suspended is among the Texts of a [Lock] in place of an answer that is suspended.
+const Suspended = "suspended"
 
 // Key implements gate.Locker.
 func (l *Lock) Key(id string) string {
@@ -63,7 +67,7 @@ func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, e
 	}
 	for _, id := range request.IDs {
 		if text := l.stored(id + " " + request.Stored); text != "" {
-			return nil, &gate.StoredAnswer{Text: text}
+			return nil, &gate.StoredAnswer{Text: strings.TrimPrefix(text, Suspended)}
 		}
 	}
 	granted := &lease{lock: l, ids: request.IDs, orders: len(request.IDs), owner: "owner"}
@@ -174,6 +178,23 @@ func (l *lease) StoreAnswer(name, text, brief string, _ time.Duration) {
 			}
 		}
 	}
+}
+
+// SuspendAnswers implements gate.StoringLease.
+func (l *lease) SuspendAnswers(_ context.Context, names ...string) error {
+	l.lock.note("suspend ", strings.Join(names, " "))
+	l.lock.mu.Lock()
+	defer l.lock.mu.Unlock()
+	before := maps.Clone(l.lock.Texts)
+	for _, id := range l.ids {
+		for _, name := range names {
+			if key := id + " " + name; l.lock.Texts[key] != "" {
+				l.lock.Texts[key] = Suspended
+			}
+		}
+	}
+	l.change = func() { l.lock.Texts = before }
+	return nil
 }
 
 // ForgetAnswers implements gate.StoringLease.

@@ -1,5 +1,5 @@
 -- Before a release: forgets stored answers, since the call has undone what they report. The
--- answer of a later call stays. In the place of an answer stands a mark with the fence of the
+-- answer of a later call stays, and so does that of a call within its lease. In the place of an answer stands a mark with the fence of the
 -- call that has forgotten it, for an hour: longer than an earlier call tries to store its own.
 --
 -- KEYS[ARGV[5]]..  the stored answers; the rest as in release.lua
@@ -8,8 +8,12 @@
 -- ARGV[6]  the fence of the lease
 for i = tonumber(ARGV[5]), #KEYS do
   local there = redis.pcall('get', KEYS[i])
-  local fence = type(there) == 'string' and (string.match(there, '^forgotten (%d+)$') or string.match(there, '^(%d+) ')) or 0
-  if tonumber(fence) <= tonumber(ARGV[6]) then
+  if type(there) ~= 'string' then
+    there = ''
+  end
+  local mark = string.match(there, '^forgotten (%d+)$') or string.match(there, '^suspended (%d+) ')
+  local fence = mark or string.match(there, '^(%d+) ') or 0
+  if mark == ARGV[6] or tonumber(fence) < tonumber(ARGV[6]) then
     redis.call('del', KEYS[i])
     redis.call('set', KEYS[i], 'forgotten ' .. ARGV[6], 'px', 3600000)
   end

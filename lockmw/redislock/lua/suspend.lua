@@ -1,0 +1,17 @@
+-- Suspends stored answers, for a call that has the lock and is about to undo what they report:
+-- from now on nobody gets them, and nobody acts a second time. The release of the call forgets
+-- them, or gives them back. If its outcome is unknown, or it dies, they stay suspended.
+--
+-- KEYS[1]   the lock, for its slot
+-- KEYS[2].. the stored answers
+-- ARGV[1]   the fence of the lease
+for i = 2, #KEYS do
+  local there = redis.pcall('get', KEYS[i])
+  if type(there) == 'string' and not string.find(there, '^forgotten %d+$') then
+    local text = string.match(there, '^suspended %d+ (.*)$') or there
+    if tonumber(string.match(text, '^(%d+) ') or 0) <= tonumber(ARGV[1]) then
+      redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. text, 'keepttl')
+    end
+  end
+end
+return 1
