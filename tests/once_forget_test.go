@@ -1,10 +1,15 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // withOnceAndTenants adds to the rules with stored answers one for orders of tenants.
@@ -110,4 +115,74 @@ func TestForgottenWithoutToken(t *testing.T) {
 	if status, text := s.admin("DELETE", "/v1/once/commission-settle/4", ""); status != 403 {
 		t.Errorf("%d %s", status, text)
 	}
+}
+
+// TestUndoRuns looks at an order while a call undoes its settlement: nobody gets the answer, and
+// nobody settles again, until it is known how that call ended.
+func TestUndoRuns(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	begin := func(order, query string) (leave func(), ended <-chan answer) {
+		s.must("POST", "/orders/"+order+"/settle", "").want(t, 200, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan answer, 1)
+		go func() {
+			a, _ := s.send(ctx, "POST", "/orders/"+order+"/undo?hang"+query, "") // or it has left
+			done <- a
+		}()
+		bedtest.Eventually(t, "the backend undoes", func() bool { return p.paid("/orders/"+order+"/undo") == 1 })
+		s.must("POST", "/orders/"+order+"/settle", "").want(t, 409, "busy")
+		return cancel, done
+	}
+	leave, _ := begin("1", "")
+	_, undone := begin("2", "")
+	_, failed := begin("3", "&status=500")
+	_, corrected := begin("4", "")
+
+	t.Run("within a call", func(t *testing.T) { // that undoes and settles anew
+		p.mu.Lock()
+		held := p.headers["x-ordergate-lease"]
+		p.mu.Unlock()
+		s.must("POST", "/orders/4/settle", "", "x-ordergate-lease", held).want(t, 200, "")
+	})
+	leave()
+	t.Run("unknown outcome", func(t *testing.T) {
+		bedtest.Eventually(t, "the lock is held", func() bool {
+			return strings.Contains(fmt.Sprint(s.redis.HVals(t.Context(), "{order:lock:1}:ordergate_holders").Val()), `"held":true`)
+		})
+		s.must("POST", "/orders/1/settle", "").want(t, 409, "busy")
+		must(t, s.redis.Del(t.Context(), "order:lock:1").Err()) // the hold ends
+		s.must("POST", "/orders/1/settle", "").want(t, 409, "duplicate")
+		if shown := s.operator(commandFile(t, s), "once", "show", "1"); !strings.Contains(shown, "status 200; suspended: ") {
+			t.Errorf("shown is %s", shown)
+		}
+		s.operator(commandFile(t, s), "once", "forget", "1")
+		s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+		p.wantPaid(t, "/orders/1/settle", 2)
+	})
+	close(p.release)
+	(<-undone).want(t, 200, "")
+	(<-failed).want(t, 500, "")
+	(<-corrected).want(t, 200, "")
+	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	p.wantPaid(t, "/orders/2/settle", 2)
+	bedtest.Eventually(t, "the answer is given back", func() bool { return s.must("POST", "/orders/3/settle", "").verdict == "replayed" })
+	p.wantPaid(t, "/orders/3/settle", 1)
+	s.must("POST", "/orders/4/settle", "").want(t, 200, "replayed")
+	p.wantPaid(t, "/orders/4/settle", 2)
+}
+
+// TestBatchUndone undoes the settlement of one order of a batch. The batch has no answer then.
+func TestBatchUndone(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	for i, undone := range []string{"11", "22"} {
+		body := []string{`{"ids":[11,12]}`, `{"ids":[21,22]}`}[i]
+		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 200, "")
+		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 200, "replayed")
+		s.must("POST", "/orders/"+undone+"/undo", "").want(t, 200, "")
+		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 409, "duplicate")
+		s.must("POST", "/orders/"+undone+"/settle", "").want(t, 200, "")
+	}
+	p.wantPaid(t, "/batch", 2)
 }

@@ -76,9 +76,13 @@ var onceResultNames = [OnceResults]string{
 // String returns the name that metrics use.
 func (r OnceResult) String() string { return onceResultNames[r] }
 
-// StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock. The text
-// is "" if the answer is suspended, or if not all of the requested locks have one.
-type StoredAnswer struct{ Text string }
+// StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock.
+type StoredAnswer struct {
+	Text string
+	// Withheld means that the answer cannot be given: a call that undoes it has not ended, or
+	// nobody knows how, or not all of the requested locks have one.
+	Withheld bool
+}
 
 // Error implements error. It does not quote the answer.
 func (*StoredAnswer) Error() string { return "the answer of an earlier call is stored" }

@@ -139,7 +139,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	}
 	r, body, err := readAnswer(stored.Text)
 	switch {
-	case stored.Text == "":
+	case stored.Withheld:
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
 	case err != nil:

@@ -21,9 +21,13 @@ import (
 // several holders, and locks on several servers, have no stored answers.
 
 // StoredAnswer is the error of an Acquire that found a stored answer in place of a lock: see
-// [Stored]. No lock was taken. The text is "" if the answer is suspended, or if not all of several
-// locks have one.
-type StoredAnswer struct{ Text string }
+// [Stored]. No lock was taken.
+type StoredAnswer struct {
+	Text string
+	// Withheld means that the answer cannot be given: it is suspended, or not all of several
+	// locks have one.
+	Withheld bool
+}
 
 // Error implements error. It does not quote the answer.
 func (a *StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
@@ -64,7 +68,7 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 }
 
 // SuspendAnswers has no call get the stored answers by these names from now on, and none act again:
-// Acquire returns a [StoredAnswer] without a text. Release gives the answers back, unless
+// Acquire returns a [StoredAnswer] that is withheld. Release gives the answers back, unless
 // ForgetAnswers was called. After Hold, and when the lease ends by itself, they stay suspended. It
 // blocks until Redis has replied or ctx ends. With an error, some may be suspended.
 func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
@@ -177,11 +181,8 @@ func asStored(err error) error {
 	if !ok {
 		return nil
 	}
-	text := readStored(string(found))
-	if text.Suspended {
-		return &StoredAnswer{}
-	}
-	return &StoredAnswer{Text: text.Text}
+	stored := readStored(string(found))
+	return &StoredAnswer{Text: stored.Text, Withheld: stored.Suspended}
 }
 
 // ofAll returns the error of an acquire of several locks that found the stored answer of one: the
@@ -195,7 +196,7 @@ func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found er
 		return err
 	}
 	if slices.ContainsFunc(texts, func(t StoredText) bool { return t.Text == "" || t.Suspended }) {
-		return &StoredAnswer{}
+		return &StoredAnswer{Withheld: true}
 	}
 	return found
 }

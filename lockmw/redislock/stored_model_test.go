@@ -115,7 +115,7 @@ func (m *storedModel) groups(keys []string) (groups [][]string) {
 func (m *storedModel) expect(keys []string, name string) (text string, stored, free bool) {
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
-			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" {
+			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" && (a.suspender == 0 || m.holder[key] == nil) {
 				if !m.isGiven(keys, name) {
 					return "", true, false
 				}
@@ -197,7 +197,7 @@ func (m *storedModel) acquire() string {
 			return fmt.Sprintf("without a reply: %v", err)
 		}
 	case stored:
-		if !isFound || found.Text != text {
+		if !isFound || found.Withheld != (text == "") || text != "" && found.Text != text {
 			return fmt.Sprintf("got %v (%+v) where %q is stored", err, found, text)
 		}
 	case free:
@@ -299,7 +299,8 @@ func (m *storedModel) released(l *modelLease) {
 		if key == first {
 			text = l.text
 		}
-		if there := m.answers[StoredKey(key, l.name)]; there.text == "" && there.fence <= fence {
+		there := m.answers[StoredKey(key, l.name)]
+		if there.text == "" && there.fence <= fence || there.suspender != 0 && there.suspender <= fence {
 			m.answers[StoredKey(key, l.name)] = modelAnswer{text: text, keep: l.keep, fence: fence}
 		}
 	}

@@ -185,7 +185,7 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"the usual release is that of every owner", []string{"ARGV[4] == ARGV[1] and redis.call('hget', KEYS[1], ARGV[1]) == '1'", "true"}},
 		{"the usual acquire looks for no answer", []string{"redis.call('exists', KEYS[1], KEYS[#KEYS])", "redis.call('exists', KEYS[1])"}},
 		{"several locks: the answer of the first counts for nothing", []string{"2 * ARGV[5] + 1", "2 * ARGV[5] + 2"}},
-		{"what was forgotten is stored again", []string{"tonumber(forgotten) <= tonumber(ARGV[7])", "true"}},
+		{"what was forgotten is stored again", []string{"tonumber(mark) <= tonumber(ARGV[7])", "true"}},
 		{"the answer of a later call is forgotten", []string{"tonumber(fence) < tonumber(ARGV[6])", "true"}},
 		{"what is suspended is not forgotten", []string{"mark == ARGV[6] or ", ""}},
 		{"nothing is suspended", []string{"redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. text, 'keepttl')", ""}},

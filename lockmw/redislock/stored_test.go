@@ -20,6 +20,9 @@ func storedText(t *testing.T, l *Locker, keys ...string) string {
 	if !ok {
 		t.Fatalf("lease %v, error %v: no stored answer", lease, err)
 	}
+	if answer.Withheld {
+		return ""
+	}
 	return answer.Text
 }
 
@@ -179,10 +182,16 @@ func TestSuspended(t *testing.T) {
 			undo := acquire(t, l, key)
 			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none"))
 			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none")) // its reply may be lost
-			if text := storedText(t, l, key); text != "" {
-				t.Errorf("%s: during the undo, %q is given", tt.name, text)
+			if _, err := l.Acquire(t.Context(), key, Stored("pay")); !errors.Is(err, ErrBusy) {
+				t.Errorf("%s: during the undo: %v, want ErrBusy", tt.name, err)
 			}
 			tt.end(t, undo)
+			if tt.name == "unknown" {
+				if _, err := l.AcquireAll(t.Context(), []string{key, "other"}, Stored("pay")); !errors.Is(err, ErrBusy) {
+					t.Errorf("held: %v, want ErrBusy", err)
+				}
+				bedtest.Check(t, client.Del(t.Context(), key).Err())
+			}
 			if tt.want == "none" {
 				release(t, acquire(t, l, key, Stored("pay")))
 			} else if text := storedText(t, l, key); text != tt.want {
@@ -194,6 +203,9 @@ func TestSuspended(t *testing.T) {
 		}
 
 		// A call within the undo settles anew: that answer stays.
+		first := acquire(t, l, "k", Stored("pay"))
+		first.StoreAnswer("pay", "paid", "brief", time.Minute)
+		release(t, first)
 		undo := acquire(t, l, "k")
 		bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay"))
 		inner := acquire(t, l, "k", Stored("pay"), Reenter(undo.Owner()))
@@ -221,7 +233,7 @@ func TestStoredInParts(t *testing.T) {
 		if _, err := l.Acquire(t.Context(), "k", Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "inner" {
 			t.Errorf("the next one within the lease: %v", err)
 		}
-		if _, err := l.AcquireAll(t.Context(), []string{"j", "k"}, Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || found.Text != "" {
+		if _, err := l.AcquireAll(t.Context(), []string{"j", "k"}, Stored("pay"), Reenter(outer.Owner())); !errors.As(err, &found) || !found.Withheld {
 			t.Errorf("several locks, of which the lease has one: %v", err)
 		}
 		inner = acquire(t, l, "k", Stored("other"), Reenter(outer.Owner()))

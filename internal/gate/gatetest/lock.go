@@ -67,7 +67,7 @@ func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, e
 	}
 	for _, id := range request.IDs {
 		if text := l.stored(id + " " + request.Stored); text != "" {
-			return nil, &gate.StoredAnswer{Text: strings.TrimPrefix(text, Suspended)}
+			return nil, &gate.StoredAnswer{Text: text, Withheld: text == Suspended}
 		}
 	}
 	granted := &lease{lock: l, ids: request.IDs, orders: len(request.IDs), owner: "owner"}

@@ -2,7 +2,8 @@
 -- in which the lock is free and the answer is not there. The first answer stays: a call that
 -- lost its lease does not replace the answer of another. It stores its own even so, if there
 -- is none: the call did what the answer reports. But what a later call has forgotten stays
--- forgotten, whenever and however often this script arrives.
+-- forgotten, whenever and however often this script arrives. A call within one that undoes
+-- replaces the answer that this one has suspended.
 --
 -- KEYS[2]  the record of the holders
 -- KEYS[#KEYS]  the stored answer; the rest as in release.lua
@@ -17,8 +18,8 @@ if type(stored) == 'table' and stored.err then -- memory is full: a script that 
 end
 if not stored then
   local there = redis.pcall('get', KEYS[#KEYS])
-  local forgotten = type(there) == 'string' and string.match(there, '^forgotten (%d+)$')
-  if forgotten and tonumber(forgotten) <= tonumber(ARGV[7]) then
+  local mark = type(there) == 'string' and (string.match(there, '^forgotten (%d+)$') or string.match(there, '^suspended (%d+) '))
+  if mark and tonumber(mark) <= tonumber(ARGV[7]) then
     redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6])
   end
 end

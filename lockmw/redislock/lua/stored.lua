@@ -1,9 +1,11 @@
 -- Before an acquire, or before a call within a lease: returns the stored answer of an earlier
--- call, and takes nothing. One that is forgotten has left a mark: see forget.lua.
+-- call, and takes nothing. One that is forgotten has left a mark: see forget.lua. One that is
+-- suspended says nothing as long as the lock is taken: see suspend.lua.
 --
 -- KEYS[#KEYS]  the stored answer, a string
 -- returns  its text, if there is one
 local stored = redis.call('get', KEYS[#KEYS])
-if stored and not string.find(stored, '^forgotten %d+$') then
+if stored and not string.find(stored, '^forgotten %d+$')
+  and not (string.find(stored, '^suspended %d+ ') and redis.call('exists', KEYS[1]) == 1) then
   return stored
 end

@@ -6,7 +6,8 @@
 -- returns  the text of the first stored answer, if there is one
 for i = 2 * ARGV[5] + 1, #KEYS do
   local stored = redis.call('get', KEYS[i])
-  if stored and not string.find(stored, '^forgotten %d+$') then
+  if stored and not string.find(stored, '^forgotten %d+$')
+    and not (string.find(stored, '^suspended %d+ ') and redis.call('exists', KEYS[i - 2 * ARGV[5]]) == 1) then
     return stored
   end
 end

@@ -1,6 +1,7 @@
 -- Suspends stored answers, for a call that has the lock and is about to undo what they report:
--- from now on nobody gets them, and nobody acts a second time. The release of the call forgets
--- them, or gives them back. If its outcome is unknown, or it dies, they stay suspended.
+-- from now on nobody gets them. The release of the call forgets them, or gives them back. If its
+-- outcome is unknown, or it dies, they stay suspended when the lock is free, and nobody acts a
+-- second time.
 --
 -- KEYS[1]   the lock, for its slot
 -- KEYS[2].. the stored answers
