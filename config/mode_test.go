@@ -83,6 +83,8 @@ func TestModeViolations(t *testing.T) {
 		{"a create with a lock, by header, wanted", ruleWith("{" + lockedCreate + ", mode: {enforce: {header: a, locks: true}}}"), nil},
 		{"a create with the lock of another share", ruleWith("{" + lockedCreate + ", mode: {enforce: 10%}}" + second + "}"), []string{`rules[1].mode: enforce differs from {enforce: 10%} of "a", which takes the same lock, settlement: an order is enforced by all rules of its lock, or by none`}},
 		{"keys alone", ruleWith("{" + match + ", once: {by: idempotency-key}, mode: {enforce: 10%}}"), []string{"rules[0].mode.enforce: 10% is a share of orders, and requests of this rule name none: write enforce or observe"}},
+		{"keys, by header", ruleWith("{" + match + ", once: {by: idempotency-key}, mode: {enforce: {header: a}}}"), []string{"rules[0].mode.enforce: {header: a} would enforce an order in one request and not in the next, so that its lock excludes nothing without the header: write a share of orders such as 10%, or add locks: true if you want that"}},
+		{"keys, by header, wanted", ruleWith("{" + match + ", once: {by: idempotency-key}, mode: {enforce: {header: a, locks: true}}}"), nil},
 		{"the same share", twoIn(", mode: {enforce: 10%}", ", mode: {enforce: 10.0%}"), nil},
 		{"enforced beside observed", twoIn("", ", mode: observe"), nil},
 		{"all", twoIn(", mode: {enforce: 100%}", ""), nil},

@@ -40,10 +40,12 @@ func (v *validator) mode(path string, r Rule) {
 	if (s.Value != "" || v.given(at+".value")) && !visibleText.MatchString(s.Value) {
 		v.reject(at+".value", "%s is not a value of 1 to 256 visible characters", quote(s.Value))
 	}
+	once, _ := r.ByKey()
+	locks := len(locksOf(r)) > 0 || once != nil // a key has a lock, too
 	switch {
-	case len(locksOf(r)) > 0 && !s.Locks && !v.unusable(at+".locks"):
+	case locks && !s.Locks && !v.unusable(at+".locks"):
 		v.reject(at, "%s would enforce an order in one request and not in the next, so that its lock excludes nothing without the header: write a share of orders such as 10%%, or add locks: true if you want that", s)
-	case len(locksOf(r)) == 0 && s.Locks && !v.unusable(join(strings.TrimSuffix(path, ".mode"), "settle")):
+	case !locks && s.Locks && !v.unusable(join(strings.TrimSuffix(path, ".mode"), "settle")):
 		v.reject(at+".locks", "is for a rule that takes a lock: remove it")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -203,6 +204,10 @@ func answerWith(status int, grpcStatus gate.GRPCStatus, headers []gate.Header, b
 	options := make([]*corev3.HeaderValueOption, len(headers))
 	for i, h := range headers {
 		options[i] = set(h.Name, h.Value)
+		if slices.ContainsFunc(headers[:i], func(before gate.Header) bool { return before.Name == h.Name }) {
+			// Of an answer, Envoy 1.40 looks at this one only.
+			options[i].AppendAction, options[i].Append = 0, wrapperspb.Bool(true) //nolint:staticcheck // it is deprecated
+		}
 	}
 	var grpc *extproc.GrpcStatus
 	if grpcStatus != 0 {

@@ -149,7 +149,7 @@ func onceRules(yaml string) string {
   - name: both
     match: {methods: [POST], path: "/orders/{id}/both"}
     id: {path: id}
-    settle: {lock: settlement, once: {keep: 1h}}
+    settle: {lock: settlement, once: {keep: 1h, headers: [x-multi]}}
     once: {by: idempotency-key}
 `
 }

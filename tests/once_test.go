@@ -41,6 +41,14 @@ func TestSettleOnce(t *testing.T) {
 		s.must("POST", "/orders/150/settle?status=406", "").want(t, 409, "busy")
 		p.wantPaid(t, "/orders/150/settle", 1)
 	})
+	t.Run("headers of one name", func(t *testing.T) {
+		for range 2 {
+			a := s.must("POST", "/orders/152/both?header=x-multi:a&header=x-multi:b", "")
+			if strings.Join(a.header.Values("X-Multi"), " ") != "a b" {
+				t.Errorf("%s: %q", a.verdict, a.header.Values("X-Multi"))
+			}
+		}
+	})
 	t.Run("another host", func(t *testing.T) {
 		s.must("POST", "/orders/151/settle", "").want(t, 200, "")
 		s.must("POST", "/orders/151/settle", "", "Host", "shop.example").want(t, 409, "duplicate")

@@ -107,6 +107,9 @@ rules:
     settle: {lock: settlement, limit: {lock: merchants, id: {header: x-merchant}}}
     once: {by: idempotency-key}
   - {name: put, match: {methods: [PUT], path: "/o/{id}"}, id: {path: id}, create: {filter: orders, learn: {response_json: id}, lock: settlement, dedup: {confirm: table, timeout: 300ms}}}
+  - {name: ready, match: {methods: [POST], path: "/r/{id}"}, id: {path: id}, settle: {lock: settlement, require: [{exists: open}], once: {}}}
+  - {name: shop, match: {methods: [POST], path: "/shop/{id}"}, id: {path: id}, settle: {lock: settlement, require: [{time: {from: "08:00", to: "18:00", zone: UTC}}]}}
+  - {name: undo, match: {methods: [POST], path: "/u/{id}"}, id: {path: id}, settle: {lock: settlement}, once: {forget: true}}
   - {name: observed, mode: observe, match: {methods: [POST], path: "/observed/{id}"}, id: {path: id}, settle: {lock: settlement}}
 `)
 	want := []string{
@@ -114,6 +117,9 @@ rules:
 		"settle up to 9.7s message_timeout at least 9.9s once.wait + locks.settlement.wait + locks.merchants.wait",
 		"put up to 3.9s message_timeout at least 4.1s locks.settlement.wait + create.dedup.timeout",
 		"put up to 300ms timeout of ext_authz at least 500ms create.dedup.timeout",
+		"ready up to 6.1s message_timeout at least 6.3s locks.settlement.wait + settle.require",
+		"shop up to 3.6s message_timeout at least 3.8s locks.settlement.wait",
+		"undo up to 6.1s message_timeout at least 6.3s locks.settlement.wait + once.forget",
 		"observed up to 2.5s message_timeout at least 2.7s locks.settlement.wait",
 	}
 	code, stdout, stderr := command(t.Context(), "check", "--timeouts", "--config", file)

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
 // AnswerDelay is how long ordergate may hold the answers to the creates of a rule.
@@ -81,6 +83,13 @@ func RequestWaits(c *config.Config) (waits []RequestWait) {
 		}
 		if r.Settle != nil && r.Settle.Limit != nil {
 			lock(r.Settle.Limit.Lock, "locks."+r.Settle.Limit.Lock+".wait")
+		}
+		// Under its locks, a call asks Redis once more.
+		if r.Settle != nil && slices.ContainsFunc(r.Settle.Require, func(c config.Condition) bool { return c.Time == nil }) {
+			add("settle.require", redisconn.CommandTimeout)
+		}
+		if o, at := r.ByOrder(); o != nil && len(o.Forget) > 0 {
+			add(at+".forget", redisconn.CommandTimeout)
 		}
 		confirms := r.Create != nil && r.Create.Dedup != nil
 		if confirms && r.Create.Lock != "" { // it looks the order up again under the lock

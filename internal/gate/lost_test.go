@@ -50,3 +50,22 @@ func TestLeaseLost(t *testing.T) {
 		})
 	}
 }
+
+// TestGrantedTooLate has the lease of a call end after it was granted, and before the call is
+// forwarded: another call may have settled the order by then.
+func TestGrantedTooLate(t *testing.T) {
+	b := newBench(t, false)
+	c := settleCall(b)
+	g := c.Acquire(t.Context())
+	if g.Err != nil {
+		t.Fatal(g.Err)
+	}
+	b.lock.Lose()
+	if step := c.Granted(t.Context(), g); step.Forward || !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
+		t.Errorf("%+v, %v", step, c.Decision.Verdict)
+	}
+	c.Ended(t.Context())
+	if lines := b.lock.Journal.Lines(); !slices.Contains(lines, "release") {
+		t.Errorf("the lock: %q", lines)
+	}
+}

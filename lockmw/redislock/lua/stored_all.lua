@@ -1,5 +1,5 @@
 -- Before an acquire of several locks: returns the first stored answer of an earlier call for
--- one of them, and takes nothing.
+-- one of them, and takes nothing. See stored.lua.
 --
 -- KEYS     the locks, the last fence of each, the stored answer of each
 -- ARGV[5]  the number of locks
