@@ -199,7 +199,7 @@ func (l *Lease) ReleaseAsync(then func(error)) {
 	n := k.nodes[0]
 	var call *redisbatch.ScriptCall
 	if s != nil {
-		call = k.releaseStoringCall(n, l, p, s)
+		call = k.releaseStoringCall(n, p, s)
 	} else {
 		call = k.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted())
 	}

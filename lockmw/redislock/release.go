@@ -27,7 +27,7 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 
 func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
 	if s := lease.stores(); s != nil {
-		return l.releaseStoring(ctx, lease, p, s)
+		return l.releaseStoring(ctx, p, s)
 	}
 	late := hasLateReplies(p.settled)
 	r, err := l.release(ctx, p.key, p.owner, p.entry, lease.mayBeNoted())

@@ -134,7 +134,7 @@ func (l *Lease) stores() *storing {
 }
 
 // releaseStoringCall is the release of a part of a lease that also changes stored answers.
-func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) *redisbatch.ScriptCall {
+func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.ScriptCall {
 	c := redisbatch.NewCall(s.script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
 	first := c.Keys() + 1
@@ -159,9 +159,9 @@ func (l *Locker) releaseStoringCall(n *node, lease *Lease, p *part, s *storing) 
 }
 
 // releaseStoring releases a part and changes stored answers.
-func (l *Locker) releaseStoring(ctx context.Context, lease *Lease, p *part, s *storing) error {
+func (l *Locker) releaseStoring(ctx context.Context, p *part, s *storing) error {
 	n := l.nodes[0]
-	r, err := n.batcher.Do(ctx, l.releaseStoringCall(n, lease, p, s))
+	r, err := n.batcher.Do(ctx, l.releaseStoringCall(n, p, s))
 	err = l.releasedPart(p, released(r), err)
 	l.stored(p, err)
 	return err
