@@ -12,7 +12,8 @@ import (
 // AnswerDelay is how long ordergate may hold the answers to the creates of a rule.
 type AnswerDelay struct {
 	Rule string
-	// Longest is the longest delay: see [Engine.LearnTimeout].
+	// Longest is the longest delay: see [Engine.LearnTimeout]. With a key, the answer is stored
+	// within it, too.
 	Longest time.Duration
 	// MessageTimeout is the least message_timeout of Envoy's ext_proc that cuts off no answer.
 	// The timeout of the route must exceed the backend's longest create by at least as much.
@@ -22,6 +23,10 @@ type AnswerDelay struct {
 // transitTime is the allowance for the two messages between Envoy and ordergate. Envoy's timer
 // starts before it sends the first, and stops after it has read the second.
 const transitTime = 200 * time.Millisecond
+
+// storeTimeout bounds the time in which the answer of a create with a key is stored, once the
+// order is learned.
+const storeTimeout = 2 * time.Second
 
 // messageTimeout returns the least message_timeout of Envoy, given the longest delay of an
 // answer. It rounds up to tenths of a second.
@@ -41,6 +46,9 @@ func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 		}
 		alone := &Engine{config: &config.Config{Filters: map[string]config.Filter{create.Filter: c.Filters[create.Filter]}}}
 		longest := alone.LearnTimeout()
+		if once, _ := c.Rules[i].ByKey(); once != nil {
+			longest += storeTimeout
+		}
 		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: messageTimeout(longest)})
 	}
 	return held
