@@ -61,16 +61,21 @@ type storing struct {
 // the next call for any of them finds the text first if it names the same locks. Call it
 // once, before Release. A release that fails may be repeated: see ReleaseAgain.
 func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
+	first := l.Key()
+	if len(l.parts) > 1 {
+		first = l.locker.groups(l.keys())[0][0]
+	}
 	l.onRelease(&storing{
 		script: l.locker.scripts.store, names: []string{name},
-		text: text, brief: brief, first: l.locker.groups(l.keys())[0][0], keep: keep, since: time.Now(),
+		text: text, brief: brief, first: first, keep: keep, since: time.Now(),
 	})
 }
 
 // SuspendAnswers has no call get the stored answers by these names from now on, and none act again:
 // Acquire returns a [StoredAnswer] that is withheld. Release gives the answers back, unless
 // ForgetAnswers was called. After Hold, and when the lease ends by itself, they stay suspended. It
-// blocks until Redis has replied or ctx ends. With an error, some may be suspended.
+// blocks until Redis has replied or ctx ends. With an error, which wraps [ErrLost] when the lock was
+// no longer ours, some may be suspended.
 func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
 	k := l.locker
 	l.onRelease(&storing{script: k.scripts.restore, names: names})
@@ -79,7 +84,11 @@ func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
 		for _, name := range names {
 			c.Key(StoredKey(p.key, name))
 		}
-		_, err := k.nodes[0].batcher.Do(ctx, c.Number(p.fence))
+		c.Number(p.fence).Text(k.field(p.owner))
+		n, err := k.nodes[0].batcher.Do(ctx, c)
+		if err == nil && n == 0 {
+			err = ErrLost
+		}
 		return err
 	})
 }

@@ -144,23 +144,26 @@ func (m *storedModel) suspend(l *modelLease) string {
 	if l.suspends == nil {
 		l.suspends = modelNames[m.random.IntN(2):]
 	}
-	err := l.SuspendAnswers(m.t.Context(), l.suspends...)
+	err, lost := l.SuspendAnswers(m.t.Context(), l.suspends...), m.isLost(l)
 	m.note("suspend %q of %q: %v", l.suspends, l.keys, err)
-	m.eachSuspended(l, func(a *modelAnswer, fence int64) {
-		if a.text != "" && a.fence <= fence {
-			a.suspender = fence
+	m.eachSuspended(l, func(a *modelAnswer, p *part) {
+		if m.holder[p.key] == l && a.text != "" && a.fence <= p.fence {
+			a.suspender = p.fence
 		}
 	})
-	return errorText(err)
+	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
+		return fmt.Sprintf("a lock of it is lost: %v; suspended: %v", lost, err)
+	}
+	return ""
 }
 
 // eachSuspended changes each answer that a lease has suspended, or would.
-func (m *storedModel) eachSuspended(l *modelLease, change func(a *modelAnswer, fence int64)) {
+func (m *storedModel) eachSuspended(l *modelLease, change func(*modelAnswer, *part)) {
 	for i := range l.parts {
 		for _, name := range l.suspends {
 			key := StoredKey(l.parts[i].key, name)
 			a := m.answers[key]
-			if change(&a, l.parts[i].fence); a != (modelAnswer{}) {
+			if change(&a, &l.parts[i]); a != (modelAnswer{}) {
 				m.answers[key] = a
 			}
 		}
@@ -275,8 +278,8 @@ func (m *storedModel) isLost(l *modelLease) bool {
 // released is what a release does that arrives.
 func (m *storedModel) released(l *modelLease) {
 	first := m.groups(l.keys)[0][0]
-	m.eachSuspended(l, func(a *modelAnswer, fence int64) {
-		mark := a.suspender
+	m.eachSuspended(l, func(a *modelAnswer, p *part) {
+		mark, fence := a.suspender, p.fence
 		if a.text == "" {
 			mark = a.fence
 		}

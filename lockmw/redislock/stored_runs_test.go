@@ -188,6 +188,7 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"what was forgotten is stored again", []string{"tonumber(mark) <= tonumber(ARGV[7])", "true"}},
 		{"the answer of a later call is forgotten", []string{"tonumber(fence) < tonumber(ARGV[6])", "true"}},
 		{"what is suspended is not forgotten", []string{"mark == ARGV[6] or ", ""}},
+		{"a late call suspends", []string{"nested(KEYS[1], ARGV[2]) == nil", "false"}},
 		{"nothing is suspended", []string{"redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. text, 'keepttl')", ""}},
 		{"a suspended answer is kept for ever", []string{" .. text, 'keepttl')", " .. text)"}},
 		{"nothing is given back", []string{"fence == ARGV[6]", "false"}},

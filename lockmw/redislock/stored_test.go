@@ -202,6 +202,16 @@ func TestSuspended(t *testing.T) {
 			}
 		}
 
+		late := acquire(t, l, "late", Stored("pay"))
+		late.StoreAnswer("pay", "paid", "brief", time.Minute)
+		release(t, late)
+		if err := late.SuspendAnswers(t.Context(), "pay"); !errors.Is(err, ErrLost) {
+			t.Errorf("suspended after the release: %v, want ErrLost", err)
+		}
+		if text := storedText(t, l, "late"); text != "paid" {
+			t.Errorf("after that, %q is given", text)
+		}
+
 		// A call within the undo settles anew: that answer stays.
 		first := acquire(t, l, "k", Stored("pay"))
 		first.StoreAnswer("pay", "paid", "brief", time.Minute)

@@ -1,11 +1,16 @@
 -- Suspends stored answers, for a call that has the lock and is about to undo what they report:
 -- from now on nobody gets them. The release of the call forgets them, or gives them back. If its
 -- outcome is unknown, or it dies, they stay suspended when the lock is free, and nobody acts a
--- second time.
+-- second time. A script that arrives late, after the release, does nothing.
 --
--- KEYS[1]   the lock, for its slot
+-- KEYS[1]   the lock
 -- KEYS[2].. the stored answers
 -- ARGV[1]   the fence of the lease
+-- ARGV[2]   its owner
+-- returns   0 when the owner does not hold the lock, else 1
+if nested(KEYS[1], ARGV[2]) == nil then
+  return 0
+end
 for i = 2, #KEYS do
   local there = redis.pcall('get', KEYS[i])
   if type(there) == 'string' and not string.find(there, '^forgotten %d+$') then
