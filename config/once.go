@@ -313,7 +313,13 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 		known := false
 		for j := range v.config.Rules {
 			other, _ := v.config.Rules[j].ByOrder()
-			known = known || other != nil && other.Name == name && v.config.Rules[j].OrderLock() == r.OrderLock()
+			if other == nil || other.Name != name || v.config.Rules[j].OrderLock() != r.OrderLock() {
+				continue
+			}
+			known = true
+			if r.Mode.String() == ModeObserve && v.config.Rules[j].Mode.String() != ModeObserve {
+				v.reject(path+".forget", "a rule in mode observe deletes nothing, so that clients of rule %s would get the answers of settlements that were undone: enforce this rule, too", quote(v.config.Rules[j].Name))
+			}
 		}
 		if !known {
 			v.reject(fmt.Sprintf("%s.forget[%d]", path, i), "%s is not the name of stored answers of lock %s", quote(name), quote(r.OrderLock()))

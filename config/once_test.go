@@ -88,6 +88,10 @@ func TestOnce(t *testing.T) {
 		{"forget what another lock has", match + `, id: {path: id}, settle: {lock: fair, once: {name: pay}}}` + undo + "{forget: [pay]}}}", []string{
 			`1].settle.once.forget[0]: "pay" is not the name of stored answers of lock "orders"`,
 		}},
+		{"forget in mode observe", onceOrder + "{name: pay}}}" + undo + "{forget: true}}, mode: observe}", []string{
+			`1].settle.once.forget: a rule in mode observe deletes nothing, so that clients of rule "a" would get the answers of settlements that were undone: enforce this rule, too`,
+		}},
+		{"both in mode observe", onceOrder + "{name: pay}}, mode: observe}" + undo + "{forget: true}}, mode: observe}", nil},
 		{"forget an unknown name", onceOrder + "{name: pay}}}" + undo + "{forget: [pay, paid]}}}", []string{
 			`1].settle.once.forget[1]: "paid" is not the name of stored answers of lock "orders"`,
 		}},
