@@ -82,6 +82,7 @@ type StoredAnswer struct {
 	// Withheld means that the answer cannot be given: a call that undoes it has not ended, or
 	// nobody knows how, or not all of the requested locks have one.
 	Withheld bool
+	All      []string // of several locks: the texts of all of them. Text is one of them
 }
 
 // Error implements error. It does not quote the answer.

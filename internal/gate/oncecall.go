@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // acquire acquires the call's locks, and then decides what another call of the order may have
@@ -139,7 +140,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	}
 	r, body, err := readAnswer(stored.Text)
 	switch {
-	case stored.Withheld:
+	case stored.Withheld, slices.ContainsFunc(stored.All, func(text string) bool { return !c.isOfBatch(text) }):
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
 	case err != nil:
@@ -154,6 +155,13 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	}
 	c.gate.record.Once(c.Decision.Rule, OnceReplayed)
 	return VerdictReplayed, r.answer(body, c.gate.now()), nil
+}
+
+// isOfBatch reports whether a text is stored for all orders of the call together. One of them may
+// have been undone since, and settled anew.
+func (c *Call) isOfBatch(text string) bool {
+	r, _, err := readAnswer(text)
+	return err == nil && r.Orders == c.once.orders
 }
 
 // AnswerPlace is where the answer of an earlier call may be stored.

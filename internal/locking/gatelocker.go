@@ -165,7 +165,7 @@ func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, 
 // forGate translates an error of a Locker.
 func forGate(err error) error {
 	if stored, ok := errors.AsType[*redislock.StoredAnswer](err); ok {
-		return &gate.StoredAnswer{Text: stored.Text, Withheld: stored.Withheld}
+		return &gate.StoredAnswer{Text: stored.Text, Withheld: stored.Withheld, All: stored.All}
 	}
 	if errors.Is(err, redislock.ErrBusy) {
 		return fmt.Errorf("%w: %w", gate.ErrBusy, err)

@@ -39,7 +39,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 		s.acquire, s.release = of("acquire_usual", "acquire"), of("release_usual", "release")
 	}
 	if !kind.shared() {
-		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored", "reenter")
+		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored_inner", "reenter")
 		s.store, s.forget = of("store", "release"), of("forget", "release")
 		s.suspend, s.restore = of("suspend"), of("restore", "release")
 	}

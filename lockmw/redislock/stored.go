@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +26,7 @@ type StoredAnswer struct {
 	// Withheld means that the answer cannot be given: it is suspended, or not all of several
 	// locks have one.
 	Withheld bool
+	All      []string // of several locks: the texts of all of them, in the order of their keys
 }
 
 // Error implements error. It does not quote the answer.
@@ -84,7 +84,7 @@ func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
 		for _, name := range names {
 			c.Key(StoredKey(p.key, name))
 		}
-		c.Number(p.fence).Text(k.field(p.owner))
+		c.Number(p.fence).Text(k.field(p.owner)).Text(cmp.Or(p.entry, k.field(p.owner)))
 		n, err := k.nodes[0].batcher.Do(ctx, c)
 		if err == nil && n == 0 {
 			err = ErrLost
@@ -204,10 +204,15 @@ func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found er
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(texts, func(t StoredText) bool { return t.Text == "" || t.Suspended }) {
-		return &StoredAnswer{Withheld: true}
+	all := make([]string, len(texts))
+	for i, t := range texts {
+		if t.Text == "" || t.Suspended {
+			return &StoredAnswer{Withheld: true}
+		}
+		all[i] = t.Text
 	}
-	return found
+	one, _ := errors.AsType[*StoredAnswer](found)
+	return &StoredAnswer{Text: one.Text, Withheld: one.Withheld, All: all}
 }
 
 // StoredText is the text of a stored answer.
@@ -224,8 +229,8 @@ func readStored(stored string) StoredText {
 		return t
 	}
 	if rest, ok := strings.CutPrefix(stored, "suspended "); ok {
-		if text := strings.TrimLeft(rest, digits); len(text) < len(rest) && strings.HasPrefix(text, " ") {
-			stored, t.Suspended = text[1:], true
+		if part := strings.SplitN(rest, " ", 3); len(part) == 3 && part[0] != "" && strings.Trim(part[0], digits) == "" {
+			stored, t.Suspended = part[2], true
 		}
 	}
 	t.Text = stored // also if it was stored by hand

@@ -43,8 +43,9 @@ type storedModel struct {
 type modelAnswer struct {
 	text      string // "": it is forgotten
 	keep      time.Duration
-	fence     int64 // of the call that stored or forgot it
-	suspender int64 // the fence of the call that has suspended it; 0: none has
+	fence     int64       // of the call that stored or forgot it
+	suspender int64       // the fence of the last call that has suspended it; 0: none has
+	by        *modelLease // the only call that has
 }
 
 // modelLease is a lease, and what its release does.
@@ -115,7 +116,7 @@ func (m *storedModel) groups(keys []string) (groups [][]string) {
 func (m *storedModel) expect(keys []string, name string) (text string, stored, free bool) {
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
-			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" && (a.suspender == 0 || m.holder[key] == nil) {
+			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" && (a.suspender == 0 || a.suspender != m.lastFence(key)) {
 				if !m.isGiven(keys, name) {
 					return "", true, false
 				}
@@ -129,6 +130,14 @@ func (m *storedModel) expect(keys []string, name string) (text string, stored, f
 		}
 	}
 	return "", false, true
+}
+
+// lastFence returns the fence of a lock's holder, -1 if there is none.
+func (m *storedModel) lastFence(key string) int64 {
+	if l := m.holder[key]; l != nil {
+		return l.parts[slices.Index(l.keys, key)].fence
+	}
+	return -1
 }
 
 // isGiven reports whether each lock has an answer that is not suspended.
@@ -148,6 +157,11 @@ func (m *storedModel) suspend(l *modelLease) string {
 	m.note("suspend %q of %q: %v", l.suspends, l.keys, err)
 	m.eachSuspended(l, func(a *modelAnswer, p *part) {
 		if m.holder[p.key] == l && a.text != "" && a.fence <= p.fence {
+			if a.suspender == 0 {
+				a.by = l
+			} else if a.by != l {
+				a.by = nil
+			}
 			a.suspender = p.fence
 		}
 	})
@@ -286,8 +300,8 @@ func (m *storedModel) released(l *modelLease) {
 		switch {
 		case l.forgets && (mark == fence || cmp.Or(mark, a.fence) < fence):
 			*a = modelAnswer{fence: fence}
-		case !l.forgets && a.suspender == fence:
-			a.suspender = 0
+		case !l.forgets && a.by == l:
+			a.suspender, a.by = 0, nil
 		}
 	})
 	for i := range l.parts {
@@ -303,7 +317,7 @@ func (m *storedModel) released(l *modelLease) {
 			text = l.text
 		}
 		there := m.answers[StoredKey(key, l.name)]
-		if there.text == "" && there.fence <= fence || there.suspender != 0 && there.suspender <= fence {
+		if there.text == "" && there.fence <= fence || there.suspender == fence {
 			m.answers[StoredKey(key, l.name)] = modelAnswer{text: text, keep: l.keep, fence: fence}
 		}
 	}

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -199,6 +200,51 @@ func TestSuspended(t *testing.T) {
 			}
 			if ttl := client.PTTL(t.Context(), StoredKey(key, "pay")).Val(); tt.want == "paid" && (ttl <= 0 || ttl > time.Minute) {
 				t.Errorf("the answer is kept for %v", ttl)
+			}
+		}
+
+		// What an undo with an unknown outcome has suspended, a further one does not give back, nor
+		// lets a call within any other lease act.
+		stored := func(key string) {
+			first := acquire(t, l, key, Stored("pay"))
+			first.StoreAnswer("pay", "paid", "brief", time.Minute)
+			release(t, first)
+		}
+		suspend := func(lease *Lease) *Lease {
+			bedtest.Check(t, lease.SuspendAnswers(t.Context(), "pay"))
+			return lease
+		}
+		stored("twice")
+		bedtest.Check(t, client.Del(t.Context(), suspend(acquire(t, l, "twice")).Key()).Err())
+		again := suspend(acquire(t, l, "twice"))
+		release(t, again)
+		if text := storedText(t, l, "twice"); text != "" {
+			t.Errorf("after a second undo failed, %q is given", text)
+		}
+		other := acquire(t, l, "twice")
+		for name, options := range map[string][]AcquireOption{"within another call": {Stored("pay"), Reenter(other.Owner())}, "beside it": {Stored("pay")}} {
+			var found *StoredAnswer
+			if lease, err := l.Acquire(t.Context(), "twice", options...); !errors.As(err, &found) || !found.Withheld {
+				t.Errorf("%s: %v, %v", name, lease, err)
+			}
+		}
+		release(t, other)
+
+		// An undo within an undo, of which one has failed.
+		for _, inner := range []bool{true, false} {
+			key := fmt.Sprint("nested-", inner)
+			stored(key)
+			outer := suspend(acquire(t, l, key))
+			within := suspend(acquire(t, l, key, Reenter(outer.Owner())))
+			failed, unknown := outer, within
+			if inner {
+				failed, unknown = within, outer
+			}
+			bedtest.Check(t, unknown.Hold(t.Context(), "unknown"))
+			release(t, failed)
+			bedtest.Check(t, client.Del(t.Context(), key).Err())
+			if text := storedText(t, l, key); text != "" {
+				t.Errorf("the inner one has failed: %t; %q is given", inner, text)
 			}
 		}
 

@@ -18,8 +18,11 @@ if type(stored) == 'table' and stored.err then -- memory is full: a script that 
 end
 if not stored then
   local there = redis.pcall('get', KEYS[#KEYS])
-  local mark = type(there) == 'string' and (string.match(there, '^forgotten (%d+)$') or string.match(there, '^suspended (%d+) '))
-  if mark and tonumber(mark) <= tonumber(ARGV[7]) then
+  if type(there) ~= 'string' then
+    there = ''
+  end
+  local forgotten = string.match(there, '^forgotten (%d+)$')
+  if forgotten and tonumber(forgotten) <= tonumber(ARGV[7]) or string.match(there, '^suspended (%d+) ') == ARGV[7] then
     redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6])
   end
 end

@@ -7,7 +7,8 @@
 for i = 2 * ARGV[5] + 1, #KEYS do
   local stored = redis.call('get', KEYS[i])
   if stored and not string.find(stored, '^forgotten %d+$')
-    and not (string.find(stored, '^suspended %d+ ') and redis.call('exists', KEYS[i - 2 * ARGV[5]]) == 1) then
+    and not (redis.call('exists', KEYS[i - 2 * ARGV[5]]) == 1
+      and string.match(stored, '^suspended (%d+) ') == redis.call('get', KEYS[i - ARGV[5]])) then
     return stored
   end
 end

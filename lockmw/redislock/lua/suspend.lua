@@ -1,12 +1,14 @@
 -- Suspends stored answers, for a call that has the lock and is about to undo what they report:
 -- from now on nobody gets them. The release of the call forgets them, or gives them back. If its
 -- outcome is unknown, or it dies, they stay suspended when the lock is free, and nobody acts a
--- second time. A script that arrives late, after the release, does nothing.
+-- second time. An answer that another undo has suspended is nobody's to give back: the outcome of
+-- that one may be unknown. A script that arrives late, after the release, does nothing.
 --
 -- KEYS[1]   the lock
 -- KEYS[2].. the stored answers
 -- ARGV[1]   the fence of the lease
 -- ARGV[2]   its owner
+-- ARGV[3]   the part of the lease that is this call
 -- returns   0 when the owner does not hold the lock, else 1
 if nested(KEYS[1], ARGV[2]) == nil then
   return 0
@@ -14,9 +16,14 @@ end
 for i = 2, #KEYS do
   local there = redis.pcall('get', KEYS[i])
   if type(there) == 'string' and not string.find(there, '^forgotten %d+$') then
-    local text = string.match(there, '^suspended %d+ (.*)$') or there
+    local by, text = string.match(there, '^suspended %d+ (%S+) (.*)$')
+    local who = ARGV[3]
+    if by and by ~= who then
+      who = '*'
+    end
+    text = text or there
     if tonumber(string.match(text, '^(%d+) ') or 0) <= tonumber(ARGV[1]) then
-      redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. text, 'keepttl')
+      redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. who .. ' ' .. text, 'keepttl')
     end
   end
 end
