@@ -153,6 +153,9 @@ func TestUndoRuns(t *testing.T) {
 		s.must("POST", "/orders/1/settle", "").want(t, 409, "busy")
 		must(t, s.redis.Del(t.Context(), "order:lock:1").Err()) // the hold ends
 		s.must("POST", "/orders/1/settle", "").want(t, 409, "duplicate")
+		s.must("POST", "/orders/1/undo?status=409", "").want(t, 409, "") // it was undone before
+		bedtest.Eventually(t, "the second undo has ended", func() bool { return s.redis.Exists(t.Context(), "order:lock:1").Val() == 0 })
+		s.must("POST", "/orders/1/settle", "").want(t, 409, "duplicate")
 		if shown := s.operator(commandFile(t, s), "once", "show", "1"); !strings.Contains(shown, "status 200; suspended: ") {
 			t.Errorf("shown is %s", shown)
 		}
@@ -183,6 +186,7 @@ func TestBatchUndone(t *testing.T) {
 		s.must("POST", "/orders/"+undone+"/undo", "").want(t, 200, "")
 		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 409, "duplicate")
 		s.must("POST", "/orders/"+undone+"/settle", "").want(t, 200, "")
+		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 409, "duplicate")
 	}
 	p.wantPaid(t, "/batch", 2)
 }

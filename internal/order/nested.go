@@ -9,15 +9,27 @@ import (
 
 // Parameters may name a JSON member that is below another: PHP makes an array order of the
 // parameter order[number], and Spring binds order.number. A backend that merges them with the
-// body reads an ID from there.
+// body reads an ID from there. A plain parameter order replaces the whole member.
 
-// nestedNames returns the folded names by which a parameter may replace a JSON member that is
-// below another; none for any other ID.
-func (id *ID) nestedNames() []string {
+// above returns the folded name of the first member on the way to a JSON member that is below
+// another; "" for any other ID.
+func (id *ID) above() string {
 	if id.In != InJSON || len(id.Members) < 2 {
-		return nil
+		return ""
 	}
-	return []string{foldName(id.Members[0]), foldName(strings.Join(id.Members, "."))}
+	return foldName(id.Members[0])
+}
+
+// firstStep returns the folded name of the first member that a parameter names.
+func firstStep(name string) string {
+	if isFolded(name) {
+		return name
+	}
+	name = strings.TrimLeft(decodeName(name), "![_ \t")
+	if i := strings.IndexAny(name, ".[]"); i >= 0 {
+		name = name[:i]
+	}
+	return foldName(name)
 }
 
 // foldedPath returns the folded names on the way to a JSON member.
@@ -34,16 +46,16 @@ func (id *ID) foldedPath() []string {
 func (r *compiled) findNested(t *Table) {
 	merges := profiles[r.Backend].parameters
 	for i := range r.IDs {
-		if names := r.IDs[i].nestedNames(); names != nil && (merges || r.inParams) {
-			r.nested = append(r.nested, names...)
+		if name := r.IDs[i].above(); name != "" && (merges || r.inParams) {
+			r.nested = append(r.nested, name)
 		}
 	}
 	if !merges {
 		return
 	}
 	foreign := func(id *ID) {
-		if names := id.nestedNames(); names != nil {
-			r.nested = append(r.nested, names...)
+		if name := id.above(); name != "" {
+			r.nested = append(r.nested, name)
 			r.nestedPaths = append(r.nestedPaths, id.foldedPath())
 		}
 	}

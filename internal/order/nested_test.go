@@ -20,9 +20,17 @@ func TestNested(t *testing.T) {
 		{"its first name", "POST", "/by/json?order=43", json, `{"order":{"number":42}}`, "parameter_alias"},
 		{"a property", "POST", "/by/json?order.number=43", json, `{"order":{"number":42}}`, "parameter_alias"},
 		{"a cookie", "POST", "/by/json", withCookie("order[number]=43"), `{"order":{"number":42}}`, "cookie_alias"},
+		{"of Spring's defaults", "POST", "/by/json?!order.number=43", json, `{"order":{"number":42}}`, "parameter_alias"},
+		{"the same, by its last name", "POST", "/by/json?%21number=43", json, `{"order":{"number":42}}`, "parameter_alias"},
+		{"both forms", "POST", "/by/json?order.x[number]=43", json, `{"order":{"number":42}}`, "parameter_alias"},
+		{"Rack's", "POST", "/by/json?[order][number]=43", json, `{"order":{"number":42}}`, "parameter_alias"},
+		{"another name", "POST", "/by/json?order_no=43&reorder.number=43", json, `{"order":{"number":42}}`, "42"},
 		{"another array", "POST", "/by/json?page[number2]=43&orders[x]=1", json, `{"order":{"number":42}}`, "42"},
 
 		{"of another rule", "POST", "/orders/42/settle?order[number]=43", nil, "", "parameter_alias"},
+		{"of another rule, Spring's default", "POST", "/orders/42/settle?!order.number=43", nil, "", "parameter_alias"},
+		{"of another rule, a flat name of a rule", "POST", "/orders/42/settle?order_number=42", nil, "", "42"},
+		{"of another rule, another order by a flat name", "POST", "/orders/42/settle?order_number=43", nil, "", "parameter_alias"},
 		{"of another rule, a cookie", "POST", "/orders/42/settle", HeaderList{{"cookie", "order[number]=43"}, {"content-length", "0"}}, "", "cookie_alias"},
 		{"of another rule, a member", "POST", "/orders/42/settle", json, `{"order":{"number":43}}`, "json_alias"},
 		{"of another rule, a member in other letters", "POST", "/orders/42/settle", json, `{"a":1,"Order":{"x":{},"n\u0075mber":"43"}}`, "json_alias"},
@@ -42,6 +50,7 @@ func TestNested(t *testing.T) {
 			table, err := NewTable([]Rule{
 				{Name: "json", Methods: []string{"POST"}, Path: "/by/json", IDs: inJSON("order", "number"), Backend: b},
 				{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: at(InPath, "id"), Backend: b},
+				{Name: "query", Methods: []string{"GET"}, Path: "/find", IDs: at(InQuery, "order_number"), Backend: b},
 				{Name: "create", Methods: []string{"POST"}, Path: "/orders", IDs: inJSON("order", "number"), Optional: true, Nameless: true, Backend: b},
 			})
 			if err != nil {

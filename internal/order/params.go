@@ -46,8 +46,8 @@ func (p *pairs) nextPair() (pair string, ok bool) {
 // foldName folds a parameter's name into the form in which backends may confuse it with
 // another. PHP turns dots, blanks and an open bracket into underscores. It cuts off a
 // closed bracket, and the rest after a NUL (php_register_variable_ex in its
-// main/php_variables.c). Spring and JSON libraries ignore case, underscores and hyphens.
-// Some backends trim control bytes.
+// main/php_variables.c). Spring and JSON libraries ignore case, underscores and hyphens, and
+// Spring's WebDataBinder a "!" in front. Some backends trim control bytes.
 func foldName(name string) string {
 	if isFolded(name) {
 		return name
@@ -59,7 +59,7 @@ func foldName(name string) string {
 	}
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r < ' ', r == 0x7f, strings.ContainsRune("_-. [", r):
+		case r < ' ', r == 0x7f, strings.ContainsRune("_-. [!", r):
 			return -1
 		}
 		return r
@@ -217,14 +217,11 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 // mayClaim records an order, or a part, that a parameter names outside its own location. It
 // returns false if backends may read it differently.
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
-	if in != InJSON && slices.Contains(r.nested, folded) {
-		return false
-	}
 	isOwn := r.isAlias(folded, in)
 	made := &s.claim
 	if !isOwn && !slices.Contains(r.foreign, folded) {
 		if !slices.Contains(r.partNames, folded) {
-			return true
+			return in == InJSON || !slices.Contains(r.nested, firstStep(name))
 		}
 		made = &s.partClaim
 	}

@@ -124,7 +124,7 @@ type compiled struct {
 	headers   []string   // in which other rules read an order's ID, for a rule with Nameless
 	members   [][]string // folded paths of JSON members that name an order, for a rule with Nameless
 	partNames []string   // folded names of parts in other rules, for a rule with parts
-	nested    []string   // folded names of parameters that may replace a JSON member below another
+	nested    []string   // folded names of JSON members that have an ID below them
 	selectors []selector // Query, in the order of the names
 	// nestedPaths are folded paths of JSON members below others, by which other rules read.
 	nestedPaths [][]string

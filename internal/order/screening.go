@@ -130,7 +130,7 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 		return NoReason
 	case s.script && in == InQuery && isRoutingName(folded):
 		return FrontController
-	case s.orders && t.namesOrder(folded, value, in):
+	case s.orders && t.namesOrder(folded, name, value, in):
 		return FrontController
 	case !s.script || in == InCookie:
 		return NoReason
@@ -151,13 +151,13 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 	return NoReason
 }
 
-// namesOrder reports whether some rule reads an order's ID by this folded name. A cookie
+// namesOrder reports whether some rule reads an order's ID by this name, or below it. A cookie
 // must also have the value of an ID, because many cookies are named id.
-func (t *Table) namesOrder(folded, value string, in Location) bool {
+func (t *Table) namesOrder(folded, name, value string, in Location) bool {
 	for i := range t.orders {
 		r := &t.orders[i]
 		for j := range r.IDs {
-			if !r.isOrder(j) || r.aliases[j] != folded && !slices.Contains(r.IDs[j].nestedNames(), folded) {
+			if !r.isOrder(j) || r.aliases[j] != folded && (r.IDs[j].above() == "" || r.IDs[j].above() != firstStep(name)) {
 				continue
 			}
 			if _, ok := r.IDs[j].Format.Canonical(value); in != InCookie || ok {
