@@ -154,7 +154,7 @@ func (p *lateEnd) retryStore(ctx context.Context) (done bool) {
 // abandon leaves the lease to expire.
 func (p *lateEnd) abandon() {
 	if !p.until.IsZero() {
-		p.log().Error("an answer is not stored, since there is no time left: the same call would reach the backend again", "key", p.lease.Key(), "request", p.lease.Request())
+		p.log().Error("what a call stores, deletes or gives back is not written, since there is no time left: its stored answer is as before, or suspended", "key", p.lease.Key(), "request", p.lease.Request())
 		p.lease.end()
 		return
 	}
