@@ -33,6 +33,16 @@ func newHTTPStack(t testing.TB) *httpStack {
 	config := check(t)(s.GateExample(s.server.Addr(), idFile(t, 10)))
 	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	s.http = s.GateAddr(s.gate, "http")
+	// No Envoy starts after it: the first lookups may come before the first window.
+	bedtest.Eventually(t, "absent orders are refused", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.http+"/check/forward-auth", nil)
+		must(t, err)
+		req.Header = http.Header{"X-Forwarded-Uri": {"/orders/77"}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}}
+		resp, err := client.Do(req)
+		must(t, err)
+		must(t, resp.Body.Close())
+		return resp.StatusCode == http.StatusNotFound
+	})
 	return s
 }
 
