@@ -111,6 +111,7 @@ func TestEnvoyOverHTTP(t *testing.T) {
 func TestTraefikExample(t *testing.T) {
 	t.Parallel()
 	s := newHTTPStack(t)
+	s.awaitRefusals()
 	text, err := os.ReadFile(filepath.Join(s.Root(), "examples", "traefik", "dynamic.yaml"))
 	must(t, err)
 	var example struct {

@@ -33,17 +33,22 @@ func newHTTPStack(t testing.TB) *httpStack {
 	config := check(t)(s.GateExample(s.server.Addr(), idFile(t, 10)))
 	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	s.http = s.GateAddr(s.gate, "http")
-	// No Envoy starts after it: the first lookups may come before the first window.
-	bedtest.Eventually(t, "absent orders are refused", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+s.http+"/check/forward-auth", nil)
-		must(t, err)
+	return s
+}
+
+// awaitRefusals waits until orders that are absent are refused, for a test that starts nothing
+// else: its first lookups may come before the first window.
+func (s *httpStack) awaitRefusals() {
+	s.t.Helper()
+	bedtest.Eventually(s.t, "absent orders are refused", func() bool {
+		req, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://"+s.http+"/check/forward-auth", nil)
+		must(s.t, err)
 		req.Header = http.Header{"X-Forwarded-Uri": {"/orders/77"}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}}
 		resp, err := client.Do(req)
-		must(t, err)
-		must(t, resp.Body.Close())
+		must(s.t, err)
+		must(s.t, resp.Body.Close())
 		return resp.StatusCode == http.StatusNotFound
 	})
-	return s
 }
 
 // substitute replaces what must occur in a text.
@@ -74,6 +79,7 @@ func newNginx(t testing.TB, changes ...string) *httpStack {
 	nginx, err := s.Bed.Bed.Nginx(t.Context(), substitute(t, config, changes...))
 	bedtest.Check(t, err)
 	s.url = "http://" + nginx.Addr()
+	s.awaitRefusals()
 	return s
 }
 
