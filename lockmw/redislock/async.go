@@ -196,19 +196,16 @@ func (l *Lease) ReleaseAsync(then func(error)) {
 		}()
 		return
 	}
-	n := k.nodes[0]
+	n, ended := k.nodes[0], k.releasedPart
 	var call *redisbatch.ScriptCall
 	if s != nil {
-		call = k.releaseStoringCall(n, p, s)
+		call, ended = k.releaseStoringCall(n, p, s), k.releasedStoring
 	} else {
 		call = k.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	n.batcher.DoAsync(ctx, call, func(r int64, err error) {
 		cancel()
-		if err = k.releasedPart(p, released(r), err); s != nil {
-			k.stored(p, err)
-		}
-		end(l.finished("releasing", err))
+		end(l.finished("releasing", ended(p, released(r), err)))
 	})
 }

@@ -171,17 +171,17 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 func (l *Locker) releaseStoring(ctx context.Context, p *part, s *storing) error {
 	n := l.nodes[0]
 	r, err := n.batcher.Do(ctx, l.releaseStoringCall(n, p, s))
-	err = l.releasedPart(p, released(r), err)
-	l.stored(p, err)
-	return err
+	return l.releasedStoring(p, released(r), err)
 }
 
-// stored acts on the release of a part that changed stored answers. Waiters of this process do
-// not rely on the message: each of them finds the answer.
-func (l *Locker) stored(p *part, err error) {
+// releasedStoring is releasedPart for a release that changed stored answers. Waiters of this
+// process do not rely on the message: each of them finds the answer.
+func (l *Locker) releasedStoring(p *part, r released, err error) error {
+	err = l.releasedPart(p, r, err)
 	if err == nil {
 		l.waiters.wake(Channel(l.opts.Kind, p.key))
 	}
+	return err
 }
 
 // asStored returns the stored answer that an acquire found, if that is what the error says.
@@ -197,7 +197,8 @@ func asStored(err error) error {
 // ofAll returns the error of an acquire of several locks that found the stored answer of one: the
 // answer is theirs only if each of them has one.
 func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found error) error {
-	if !isStored(found) || len(keys) == 1 {
+	one, ok := errors.AsType[*StoredAnswer](found)
+	if !ok || one.Withheld || len(keys) == 1 {
 		return found
 	}
 	texts, err := ReadStored(ctx, l.nodes[0].client, name, keys...)
@@ -211,14 +212,14 @@ func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found er
 		}
 		all[i] = t.Text
 	}
-	one, _ := errors.AsType[*StoredAnswer](found)
-	return &StoredAnswer{Text: one.Text, Withheld: one.Withheld, All: all}
+	one.All = all
+	return one
 }
 
 // StoredText is the text of a stored answer.
 type StoredText struct {
 	Text      string // "": none is stored
-	Suspended bool   // a call that undoes it has not ended, or nobody knows how
+	Suspended bool   // a call that undoes it has not ended, or its outcome is unknown
 }
 
 // readStored reads what is stored of an answer, without the fence of the call that stored it.

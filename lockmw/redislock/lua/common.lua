@@ -105,3 +105,18 @@ end
 local function announce(_, publish, channel)
   return redis.call(publish, channel, '0')
 end
+
+-- answer_in reads what stands in the place of a stored answer: its text, behind the fence of the
+-- call that stored it, nil if there is none or it is forgotten; the fence of the call that has
+-- forgotten or suspended it, as a text; and who has suspended it. See forget.lua and suspend.lua.
+local function answer_in(stored)
+  if type(stored) ~= 'string' then
+    return nil
+  end
+  local forgotten = string.match(stored, '^forgotten (%d+)$')
+  if forgotten then
+    return nil, forgotten
+  end
+  local fence, by, text = string.match(stored, '^suspended (%d+) (%S+) (.*)$')
+  return text or stored, fence, by
+end

@@ -7,8 +7,7 @@
 -- ARGV[5]  the index of the first
 redis.call('hdel', KEYS[2], '') -- a script that has written may write when memory is full
 for i = tonumber(ARGV[5]), #KEYS do
-  local there = redis.pcall('get', KEYS[i])
-  local by, text = string.match(type(there) == 'string' and there or '', '^suspended %d+ (%S+) (.*)$')
+  local text, _, by = answer_in(redis.pcall('get', KEYS[i]))
   if by == ARGV[4] then
     redis.call('set', KEYS[i], text, 'keepttl')
   end

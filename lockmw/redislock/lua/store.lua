@@ -17,12 +17,8 @@ if type(stored) == 'table' and stored.err then -- memory is full: a script that 
   stored = redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6], 'nx')
 end
 if not stored then
-  local there = redis.pcall('get', KEYS[#KEYS])
-  if type(there) ~= 'string' then
-    there = ''
-  end
-  local forgotten = string.match(there, '^forgotten (%d+)$')
-  if forgotten and tonumber(forgotten) <= tonumber(ARGV[7]) or string.match(there, '^suspended (%d+) ') == ARGV[7] then
+  local text, fence = answer_in(redis.pcall('get', KEYS[#KEYS]))
+  if fence == ARGV[7] or fence and not text and tonumber(fence) < tonumber(ARGV[7]) then
     redis.call('set', KEYS[#KEYS], ARGV[5], 'px', ARGV[6])
   end
 end

@@ -1,12 +1,12 @@
--- Before an acquire, or before a call within a lease: returns the stored answer of an earlier
--- call, and takes nothing. One that is forgotten has left a mark: see forget.lua. One that is
--- suspended says nothing as long as the call that has suspended it has the lock: see suspend.lua.
+-- Before an acquire: returns the stored answer of an earlier
+-- call, and takes nothing. One that is suspended says nothing as long as the call that has
+-- suspended it has the lock.
 --
--- KEYS[2]       the last fence
--- KEYS[#KEYS]  the stored answer, a string
+-- KEYS[2]      the last fence
+-- KEYS[#KEYS]  the stored answer, a string; the rest as in acquire.lua
 -- returns  its text, if there is one
 local stored = redis.call('get', KEYS[#KEYS])
-if stored and not string.find(stored, '^forgotten %d+$')
-  and not (redis.call('exists', KEYS[1]) == 1 and string.match(stored, '^suspended (%d+) ') == redis.call('get', KEYS[2])) then
+local text, fence = answer_in(stored)
+if text and not (fence and fence == redis.call('get', KEYS[2]) and redis.call('exists', KEYS[1]) == 1) then
   return stored
 end

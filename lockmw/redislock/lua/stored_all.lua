@@ -6,9 +6,8 @@
 -- returns  the text of the first stored answer, if there is one
 for i = 2 * ARGV[5] + 1, #KEYS do
   local stored = redis.call('get', KEYS[i])
-  if stored and not string.find(stored, '^forgotten %d+$')
-    and not (redis.call('exists', KEYS[i - 2 * ARGV[5]]) == 1
-      and string.match(stored, '^suspended (%d+) ') == redis.call('get', KEYS[i - ARGV[5]])) then
+  local text, fence = answer_in(stored)
+  if text and not (fence and fence == redis.call('get', KEYS[i - ARGV[5]]) and redis.call('exists', KEYS[i - 2 * ARGV[5]]) == 1) then
     return stored
   end
 end

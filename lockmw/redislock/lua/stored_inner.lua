@@ -4,9 +4,7 @@
 -- KEYS[#KEYS]  the stored answer, a string; the rest as in reenter.lua
 -- returns  its text, if there is one
 local stored = redis.call('get', KEYS[#KEYS])
-if stored and not string.find(stored, '^forgotten %d+$') then
-  local fence = string.match(stored, '^suspended (%d+) ')
-  if not fence or granted(KEYS[1], ARGV[2]) ~= tonumber(fence) then
-    return stored
-  end
+local text, fence = answer_in(stored)
+if text and not (fence and granted(KEYS[1], ARGV[2]) == tonumber(fence)) then
+  return stored
 end

@@ -14,17 +14,13 @@ if nested(KEYS[1], ARGV[2]) == nil then
   return 0
 end
 for i = 2, #KEYS do
-  local there = redis.pcall('get', KEYS[i])
-  if type(there) == 'string' and not string.find(there, '^forgotten %d+$') then
-    local by, text = string.match(there, '^suspended %d+ (%S+) (.*)$')
-    local who = ARGV[3]
-    if by and by ~= who then
-      who = '*'
-    end
-    text = text or there
-    if tonumber(string.match(text, '^(%d+) ') or 0) <= tonumber(ARGV[1]) then
-      redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. who .. ' ' .. text, 'keepttl')
-    end
+  local text, _, by = answer_in(redis.pcall('get', KEYS[i]))
+  local who = ARGV[3]
+  if by and by ~= who then
+    who = '*'
+  end
+  if text and tonumber(string.match(text, '^(%d+) ') or 0) <= tonumber(ARGV[1]) then
+    redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. who .. ' ' .. text, 'keepttl')
   end
 end
 return 1
