@@ -21,8 +21,7 @@ import (
 
 // Options bounds the work of a [Server] for one call.
 type Options struct {
-	LearnTimeout   time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
-	CleanupTimeout time.Duration // to release a lock after its call; 0: 2s
+	LearnTimeout time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	// BodyUnseen is called for each request that Envoy forwarded without sending the body
 	// that ordergate had requested. It must be quick. Nil: it is not called.
 	BodyUnseen func()
@@ -58,9 +57,6 @@ type gateReplies struct {
 func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
-	}
-	if opts.CleanupTimeout == 0 {
-		opts.CleanupTimeout = 2 * time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -173,5 +169,5 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 
 // cleanupContext outlives the stream: a lock is released after its call has ended.
 func (s *Server) cleanupContext(stream context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(stream), s.opts.CleanupTimeout)
+	return context.WithTimeout(context.WithoutCancel(stream), gate.CleanupTimeout)
 }

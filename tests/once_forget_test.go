@@ -117,8 +117,8 @@ func TestForgottenWithoutToken(t *testing.T) {
 	}
 }
 
-// TestUndoRuns looks at an order while a call undoes its settlement: nobody gets the answer, and
-// nobody settles again, until it is known how that call ended.
+// TestUndoRuns looks at an order while a call undoes its settlement: no call gets the answer, and
+// none settles again, before the outcome of that call is known.
 func TestUndoRuns(t *testing.T) {
 	t.Parallel()
 	s, p := newOnceStack(t)

@@ -156,7 +156,7 @@ func (s answerState) String() string {
 		status = fmt.Sprintf("status %d", *s.Status)
 	}
 	if s.State == stateSuspended {
-		status += "; suspended: a call that undoes it has not ended, or nobody knows how it ended"
+		status += "; suspended: a call that undoes it has not ended, or its outcome is unknown"
 	}
 	return fmt.Sprintf("%s: stored by rule %s at %s, %s ago, %s", s.Key, *s.Rule, s.At.Format(time.RFC3339), s.Age, status)
 }

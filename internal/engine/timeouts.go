@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
@@ -23,10 +24,6 @@ type AnswerDelay struct {
 // transitTime is the allowance for the two messages between Envoy and ordergate. Envoy's timer
 // starts before it sends the first, and stops after it has read the second.
 const transitTime = 200 * time.Millisecond
-
-// storeTimeout bounds the time in which the answer of a create with a key is stored, once the
-// order is learned.
-const storeTimeout = 2 * time.Second
 
 // messageTimeout returns the least message_timeout of Envoy, given the longest delay of an
 // answer. It rounds up to tenths of a second.
@@ -47,7 +44,7 @@ func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 		alone := &Engine{config: &config.Config{Filters: map[string]config.Filter{create.Filter: c.Filters[create.Filter]}}}
 		longest := alone.LearnTimeout()
 		if once, _ := c.Rules[i].ByKey(); once != nil {
-			longest += storeTimeout
+			longest += gate.CleanupTimeout
 		}
 		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: messageTimeout(longest)})
 	}

@@ -32,8 +32,7 @@ import (
 
 // Options bounds the work of an [Adapter] for one call.
 type Options struct {
-	LearnTimeout   time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
-	CleanupTimeout time.Duration // to release a lock after its call; 0: 2s
+	LearnTimeout time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	// FailureModeAllow forwards every request that is not judged yet when a fault (a panic)
 	// of ordergate occurs. Without it only GET and HEAD are forwarded; the others get 503.
 	FailureModeAllow bool
@@ -73,9 +72,6 @@ type gateReplies struct {
 func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
-	}
-	if opts.CleanupTimeout == 0 {
-		opts.CleanupTimeout = 2 * time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -233,15 +229,11 @@ func (a *Adapter) Close(within time.Duration) {
 	a.delayed.cut.Drop()
 }
 
-// cleanupContext outlives the stream: a lock is released after its call has ended.
-func (a *Adapter) cleanupContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(a.ctx, a.opts.CleanupTimeout)
-}
-
-// runCleanup runs do in the background, within CleanupTimeout.
+// runCleanup runs do in the background, within gate.CleanupTimeout. Its context outlives the stream:
+// a lock is released after its call has ended.
 func (a *Adapter) runCleanup(do func(context.Context)) {
 	a.spawn("the end of a settlement", func() {
-		ctx, done := a.cleanupContext()
+		ctx, done := context.WithTimeout(a.ctx, gate.CleanupTimeout)
 		defer done()
 		do(ctx)
 	})

@@ -144,7 +144,7 @@ func (b *settlement) finished() Step {
 		return Step{Do: PassResponse}
 	}
 	b.storing = true
-	stored := func(err error) {
+	b.call.StoreAsync(b.adapter.ctx, func(err error) {
 		if err != nil {
 			b.adapter.problems.StoreFailed(&b.call, err)
 		}
@@ -152,16 +152,7 @@ func (b *settlement) finished() Step {
 			b.storing = false
 			return Step{Do: PassResponse}
 		})
-	}
-	if !b.call.StoreAsync(stored) {
-		b.adapter.spawn("storing an answer", func() {
-			var err error
-			defer func() { stored(err) }()
-			ctx, done := b.adapter.cleanupContext()
-			defer done()
-			err = b.call.Store(ctx)
-		})
-	}
+	})
 	return Step{Do: Wait}
 }
 

@@ -286,7 +286,7 @@ func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 // have changed was asked for, or the process stood still.
 func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	if g.Err == nil && g.Lease.Ended() {
-		c.background(ctx, func(ctx context.Context) { _ = g.Lease.Release(ctx) }) // nothing was forwarded
+		c.release(ctx, g.Lease, func(error) {}) // nothing was forwarded
 		g.Err = errLockLost
 	}
 	if g.Err != nil {
@@ -462,17 +462,30 @@ func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 	if c.leaseDone != nil {
 		close(c.leaseDone)
 	}
-	async, ok := c.lease.(AsyncLease)
-	switch {
-	case e == release && ok:
-		async.ReleaseAsync(func(error) {})
-	case e == release:
-		c.background(ctx, func(ctx context.Context) { _ = c.lease.Release(ctx) })
-	default:
+	if e == release {
+		c.release(ctx, c.lease, func(error) {})
+	} else {
 		reason := c.holdReason()
 		c.background(ctx, func(ctx context.Context) { _ = c.lease.Hold(ctx, reason) })
 	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
+}
+
+// errReleaseFault is the error of a release that has panicked.
+var errReleaseFault = errors.New("a fault while the lock was released")
+
+// release releases a lease, without blocking if the lease or the adapter can do that. It calls
+// then once, at the end; then must not block.
+func (c *Call) release(ctx context.Context, lease Lease, then func(error)) {
+	if async, ok := lease.(AsyncLease); ok {
+		async.ReleaseAsync(then)
+		return
+	}
+	c.background(ctx, func(ctx context.Context) {
+		err := errReleaseFault
+		defer func() { then(err) }()
+		err = lease.Release(ctx)
+	})
 }
 
 func (c *Call) background(ctx context.Context, do func(context.Context)) {

@@ -83,6 +83,10 @@ type Lease interface {
 	Hold(ctx context.Context, reason string) error
 }
 
+// CleanupTimeout bounds what an adapter does at the end of a call: it releases or holds the locks,
+// and stores the answer.
+const CleanupTimeout = 2 * time.Second
+
 // AsyncLocker is a Locker that needs no goroutine for each caller.
 type AsyncLocker interface {
 	Locker

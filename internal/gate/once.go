@@ -79,8 +79,8 @@ func (r OnceResult) String() string { return onceResultNames[r] }
 // StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock.
 type StoredAnswer struct {
 	Text string
-	// Withheld means that the answer cannot be given: a call that undoes it has not ended, or
-	// nobody knows how, or not all of the requested locks have one.
+	// Withheld means that the answer cannot be given: it is suspended, or not all of the requested
+	// locks have one.
 	Withheld bool
 	All      []string // of several locks: the texts of all of them. Text is one of them
 }
@@ -99,7 +99,7 @@ type StoringLease interface {
 	// several orders, one has the text, and the others have the brief.
 	StoreAnswer(name, text, brief string, keep time.Duration)
 	ForgetAnswers(names ...string)
-	// SuspendAnswers has nobody get the answers by these names from now on. Release gives them
+	// SuspendAnswers withholds the answers by these names from all calls. Release gives them
 	// back, unless ForgetAnswers was called. After Hold they stay suspended. It blocks until
 	// the Locker answers or ctx ends. With an error, some may be suspended.
 	SuspendAnswers(ctx context.Context, names ...string) error

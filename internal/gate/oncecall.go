@@ -26,8 +26,8 @@ func (c *Call) acquire(ctx context.Context) Grant {
 	return g
 }
 
-// undoes reports whether the call deletes stored answers if it succeeds. From before it is
-// forwarded, nobody gets them: whether they are still true is not known until it has ended.
+// undoes reports whether the call deletes stored answers if it succeeds. They are suspended before
+// it is forwarded: only its end shows whether they are still true.
 func (c *Call) undoes() bool {
 	return c.once != nil && c.once.order != nil && len(c.once.order.Forget) > 0
 }
@@ -249,18 +249,14 @@ func (c *Call) Store(ctx context.Context) error {
 	return err
 }
 
-// StoreAsync is Store for a caller that must not block. It calls then once, before it returns or
-// from another goroutine; then must not block. If it returns false, it did nothing: use Store.
-func (c *Call) StoreAsync(then func(error)) bool {
-	async, ok := c.lease.(AsyncLease)
-	if ok {
-		c.beforeStore()
-		async.ReleaseAsync(func(err error) {
-			c.afterStore(err)
-			then(err)
-		})
-	}
-	return ok
+// StoreAsync is Store for an adapter with Background. It does not block. It calls then once, before
+// it returns or from another goroutine; then must not block.
+func (c *Call) StoreAsync(ctx context.Context, then func(error)) {
+	c.beforeStore()
+	c.release(ctx, c.lease, func(err error) {
+		c.afterStore(err)
+		then(err)
+	})
 }
 
 func (c *Call) beforeStore() {

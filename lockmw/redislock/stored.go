@@ -71,7 +71,7 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	})
 }
 
-// SuspendAnswers has no call get the stored answers by these names from now on, and none act again:
+// SuspendAnswers withholds the stored answers by these names from all calls, and lets none act again:
 // Acquire returns a [StoredAnswer] that is withheld. Release gives the answers back, unless
 // ForgetAnswers was called. After Hold, and when the lease ends by itself, they stay suspended. It
 // blocks until Redis has replied or ctx ends. With an error, which wraps [ErrLost] when the lock was

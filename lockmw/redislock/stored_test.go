@@ -154,7 +154,7 @@ func TestStoredOfSeveral(t *testing.T) {
 	})
 }
 
-// TestSuspended checks that a suspended answer is given to nobody and lets nobody act: before the
+// TestSuspended checks that a suspended answer is given to no call and lets none act: before the
 // release of the call that undoes, after its hold, and after its lease has ended.
 func TestSuspended(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,8 @@
--- Suspends stored answers, for a call that has the lock and is about to undo what they report:
--- from now on nobody gets them. The release of the call forgets them, or gives them back. If its
--- outcome is unknown, or it dies, they stay suspended when the lock is free, and nobody acts a
--- second time. An answer that another undo has suspended is nobody's to give back: the outcome of
--- that one may be unknown. A script that arrives late, after the release, does nothing.
+-- Suspends stored answers, for a call that has the lock and is about to undo what they report: they
+-- are given to no call from now on. The release of the call forgets them, or gives them back. If its
+-- outcome is unknown, or it dies, they stay suspended when the lock is free, and no call acts a
+-- second time. No release gives back an answer that several calls have suspended: the outcome of
+-- one may be unknown. A script that arrives late, after the release, does nothing.
 --
 -- KEYS[1]   the lock
 -- KEYS[2].. the stored answers
