@@ -2,6 +2,7 @@ package order
 
 import (
 	"bytes"
+	"iter"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,32 +45,16 @@ func (id *ID) foldedPath() []string {
 // findNested collects the IDs of the rule and, for a backend that may merge all names, of other
 // rules that are in JSON members below others: as parameters, and those of other rules as members.
 func (r *compiled) findNested(t *Table) {
-	merges := profiles[r.Backend].parameters
-	for i := range r.IDs {
-		if name := r.IDs[i].above(); name != "" && (merges || r.inParams) {
+	for _, name := range r.above {
+		if name != "" && (r.inParams || profiles[r.Backend].parameters) {
 			r.nested = append(r.nested, name)
 		}
 	}
-	if !merges {
-		return
-	}
-	foreign := func(id *ID) {
-		if name := id.above(); name != "" {
-			r.nested = append(r.nested, name)
-			r.nestedPaths = append(r.nestedPaths, id.foldedPath())
-		}
-	}
-	for i := range t.orders {
-		for j := range t.orders[i].IDs[:t.orders[i].orders] {
-			if r.orders > 0 {
-				foreign(&t.orders[i].IDs[j])
-			}
-		}
-	}
-	for i := range t.rules {
-		for j := range t.rules[i].Parts {
-			if len(r.Parts) > 0 && !t.rules[i].Pass {
-				foreign(&t.rules[i].Parts[j].ID)
+	for _, foreign := range []iter.Seq2[*compiled, int]{t.foreignOrders(r), t.foreignParts(r)} {
+		for o, j := range foreign {
+			if o.above[j] != "" {
+				r.nested = append(r.nested, o.above[j])
+				r.nestedPaths = append(r.nestedPaths, o.IDs[j].foldedPath())
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package order
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -133,23 +134,33 @@ func (r *compiled) agrees(values []string, claimed string) bool {
 	return false
 }
 
-// foreignParts returns the folded names by which other rules read a part, if the rule has
+// foreignPartNames returns the folded names by which other rules read a part, if the rule has
 // parts and its backend may merge all names. A name that other rules read an order by is
 // among the foreign names.
-func (t *Table) foreignParts(r *compiled) (names []string) {
-	if len(r.Parts) == 0 || !profiles[r.Backend].parameters {
-		return nil
-	}
-	for i := range t.rules {
-		o := &t.rules[i]
-		for j := o.orders; j < o.orders+len(o.Parts); j++ {
-			name := o.aliases[j]
-			if !o.Pass && !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+func (t *Table) foreignPartNames(r *compiled) (names []string) {
+	for o, j := range t.foreignParts(r) {
+		if name := o.aliases[j]; !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// foreignParts is foreignOrders for the parts of rules with parts.
+func (t *Table) foreignParts(r *compiled) iter.Seq2[*compiled, int] {
+	return func(yield func(*compiled, int) bool) {
+		if len(r.Parts) == 0 || !profiles[r.Backend].parameters {
+			return
+		}
+		for i := range t.rules {
+			o := &t.rules[i]
+			for j := o.orders; !o.Pass && j < o.orders+len(o.Parts); j++ {
+				if !yield(o, j) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // malformed returns the reason to refuse a malformed ID.

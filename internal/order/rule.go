@@ -120,6 +120,7 @@ type compiled struct {
 	limit     int        // index of the limit's ID in IDs, or -1
 	segments  []int      // by ID: index of its segment in the path, or -1
 	aliases   []string   // folded names that a parameter or cookie must not have in another location
+	above     []string   // by ID: folded name of the JSON member that it is below, or ""
 	foreign   []string   // folded names of orders in other rules: a front controller may merge all names
 	headers   []string   // in which other rules read an order's ID, for a rule with Nameless
 	members   [][]string // folded paths of JSON members that name an order, for a rule with Nameless
@@ -187,6 +188,7 @@ func compile(r Rule) (compiled, []segment, error) {
 		}
 		c.segments = append(c.segments, index)
 		c.aliases = append(c.aliases, id.alias())
+		c.above = append(c.above, id.above())
 		if id.inBody() {
 			c.inBody = true
 			c.ownBody = c.ownBody || i != c.limit

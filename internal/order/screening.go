@@ -154,10 +154,11 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 // namesOrder reports whether some rule reads an order's ID by this name, or below it. A cookie
 // must also have the value of an ID, because many cookies are named id.
 func (t *Table) namesOrder(folded, name, value string, in Location) bool {
+	step := firstStep(name)
 	for i := range t.orders {
 		r := &t.orders[i]
-		for j := range r.IDs {
-			if !r.isOrder(j) || r.aliases[j] != folded && (r.IDs[j].above() == "" || r.IDs[j].above() != firstStep(name)) {
+		for j := range r.orders {
+			if r.aliases[j] != folded && (r.above[j] == "" || r.above[j] != step) {
 				continue
 			}
 			if _, ok := r.IDs[j].Format.Canonical(value); in != InCookie || ok {

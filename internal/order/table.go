@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -99,7 +100,7 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
 		t.rules[i].findNames(t)
 		t.rules[i].findNested(t)
-		t.rules[i].partNames = t.foreignParts(&t.rules[i])
+		t.rules[i].partNames = t.foreignPartNames(&t.rules[i])
 	}
 	return t, nil
 }
@@ -108,18 +109,29 @@ func NewTable(rules []Rule) (*Table, error) {
 // none if the rule reads no ID itself, or if its backend keeps path, query, form and
 // cookies apart.
 func (t *Table) foreignNames(r *compiled) (names []string) {
-	if r.orders == 0 || !profiles[r.Backend].parameters {
-		return nil
-	}
-	for i := range t.orders {
-		o := &t.orders[i]
-		for j, name := range o.aliases {
-			if o.isOrder(j) && !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
+	for o, j := range t.foreignOrders(r) {
+		if name := o.aliases[j]; !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// foreignOrders returns the rules of the table, and the indices of their orders' IDs, if a backend
+// may take such an ID for that of the rule.
+func (t *Table) foreignOrders(r *compiled) iter.Seq2[*compiled, int] {
+	return func(yield func(*compiled, int) bool) {
+		if r.orders == 0 || !profiles[r.Backend].parameters {
+			return
+		}
+		for i := range t.orders {
+			for j := range t.orders[i].orders {
+				if !yield(&t.orders[i], j) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // withoutSlash removes the trailing slash of a path other than "/".
