@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -143,19 +141,10 @@ func TestTraefikExample(t *testing.T) {
 		"/orders/042": {400, "invalid", `{"error":"the order ID is malformed","part":"id"}`},
 		"/orders/5":   {200, "maybe", ""},
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", substitute(t, auth.Address, "127.0.0.1:9193", s.http), nil)
-		must(t, err)
-		req.Header = http.Header{
-			"X-Forwarded-Uri": {uri}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}, "X-Forwarded-Proto": {"http"},
-		}
-		resp, err := client.Do(req)
-		must(t, err)
-		body, err := io.ReadAll(resp.Body)
-		must(t, err)
-		must(t, resp.Body.Close())
-		answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(body)}.want(t, want.status, want.verdict)
-		if string(body) != want.body {
-			t.Errorf("%s: body %q, want %q", uri, body, want.body)
+		a := s.forwardAuth(substitute(t, auth.Address, "127.0.0.1:9193", s.http), uri)
+		a.want(t, want.status, want.verdict)
+		if a.body != want.body {
+			t.Errorf("%s: body %q, want %q", uri, a.body, want.body)
 		}
 	}
 }

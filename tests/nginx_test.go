@@ -41,14 +41,24 @@ func newHTTPStack(t testing.TB) *httpStack {
 func (s *httpStack) awaitRefusals() {
 	s.t.Helper()
 	bedtest.Eventually(s.t, "absent orders are refused", func() bool {
-		req, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://"+s.http+"/check/forward-auth", nil)
-		must(s.t, err)
-		req.Header = http.Header{"X-Forwarded-Uri": {"/orders/77"}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}}
-		resp, err := client.Do(req)
-		must(s.t, err)
-		must(s.t, resp.Body.Close())
-		return resp.StatusCode == http.StatusNotFound
+		return s.forwardAuth("http://"+s.http+"/check/forward-auth", "/orders/77").status == http.StatusNotFound
 	})
+}
+
+// forwardAuth asks about a GET as Traefik does.
+func (s *httpStack) forwardAuth(address, uri string) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), "GET", address, nil)
+	must(s.t, err)
+	req.Header = http.Header{
+		"X-Forwarded-Uri": {uri}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}, "X-Forwarded-Proto": {"http"},
+	}
+	resp, err := client.Do(req)
+	must(s.t, err)
+	body, err := io.ReadAll(resp.Body)
+	must(s.t, err)
+	must(s.t, resp.Body.Close())
+	return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(body)}
 }
 
 // substitute replaces what must occur in a text.

@@ -27,6 +27,15 @@ func storedText(t *testing.T, l *Locker, keys ...string) string {
 	return answer.Text
 }
 
+// storePaid stores the answer "paid" by the name "pay", and returns the lease that it released.
+func storePaid(t *testing.T, l *Locker, key string) *Lease {
+	t.Helper()
+	lease := acquire(t, l, key, Stored("pay"))
+	lease.StoreAnswer("pay", "paid", "brief", time.Minute)
+	release(t, lease)
+	return lease
+}
+
 // storesAnswers releases with an answer, which every later caller by the same name gets in
 // place of the lock.
 func storesAnswers(t *testing.T, b *bench) {
@@ -177,9 +186,7 @@ func TestSuspended(t *testing.T) {
 			}, "none"},
 		} {
 			key := strings.ReplaceAll(tt.name, " ", "-")
-			first := acquire(t, l, key, Stored("pay"))
-			first.StoreAnswer("pay", "paid", "brief", time.Minute)
-			release(t, first)
+			storePaid(t, l, key)
 			undo := acquire(t, l, key)
 			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none"))
 			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none")) // its reply may be lost
@@ -205,16 +212,11 @@ func TestSuspended(t *testing.T) {
 
 		// What an undo with an unknown outcome has suspended, a further one does not give back, nor
 		// lets a call within any other lease act.
-		stored := func(key string) {
-			first := acquire(t, l, key, Stored("pay"))
-			first.StoreAnswer("pay", "paid", "brief", time.Minute)
-			release(t, first)
-		}
 		suspend := func(lease *Lease) *Lease {
 			bedtest.Check(t, lease.SuspendAnswers(t.Context(), "pay"))
 			return lease
 		}
-		stored("twice")
+		storePaid(t, l, "twice")
 		bedtest.Check(t, client.Del(t.Context(), suspend(acquire(t, l, "twice")).Key()).Err())
 		again := suspend(acquire(t, l, "twice"))
 		release(t, again)
@@ -233,7 +235,7 @@ func TestSuspended(t *testing.T) {
 		// An undo within an undo, of which one has failed.
 		for _, inner := range []bool{true, false} {
 			key := fmt.Sprint("nested-", inner)
-			stored(key)
+			storePaid(t, l, key)
 			outer := suspend(acquire(t, l, key))
 			within := suspend(acquire(t, l, key, Reenter(outer.Owner())))
 			failed, unknown := outer, within
@@ -248,9 +250,7 @@ func TestSuspended(t *testing.T) {
 			}
 		}
 
-		late := acquire(t, l, "late", Stored("pay"))
-		late.StoreAnswer("pay", "paid", "brief", time.Minute)
-		release(t, late)
+		late := storePaid(t, l, "late")
 		if err := late.SuspendAnswers(t.Context(), "pay"); !errors.Is(err, ErrLost) {
 			t.Errorf("suspended after the release: %v, want ErrLost", err)
 		}
@@ -259,9 +259,7 @@ func TestSuspended(t *testing.T) {
 		}
 
 		// A call within the undo settles anew: that answer stays.
-		first := acquire(t, l, "k", Stored("pay"))
-		first.StoreAnswer("pay", "paid", "brief", time.Minute)
-		release(t, first)
+		storePaid(t, l, "k")
 		undo := acquire(t, l, "k")
 		bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay"))
 		inner := acquire(t, l, "k", Stored("pay"), Reenter(undo.Owner()))
