@@ -4,13 +4,14 @@ import (
 	"embed"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 //go:embed lua/*.lua
-var luaFiles embed.FS
+var luaSources embed.FS
 
 // scripts are the deeds of one kind of lock in one format. Each answers one integer, acquireAll
 // several, or the text of a stored answer in their place. Each may be sent again by a client
@@ -75,10 +76,14 @@ func libraryOf(kind Kind, format Format) []string {
 // library. What a deed uses stands right before it: a script that ends before, has not
 // made it.
 func compose(library []string, deeds ...string) *redisbatch.Script {
+	var definitions []definition
+	for _, name := range library {
+		definitions = append(definitions, lua(name).definitions...)
+	}
 	text := ""
 	for _, name := range deeds {
-		deed := lua(name)
-		text += needed(lua(library...), text, deed) + deed
+		deed := lua(name).text
+		text += needed(definitions, text, deed) + deed
 	}
 	return redisbatch.NewScript(text)
 }
@@ -86,31 +91,90 @@ func compose(library []string, deeds ...string) *redisbatch.Script {
 // needed returns those definitions that a deed uses, and those that they use, unless they
 // are above it: Redis makes all that a script defines anew each time it runs. Of several of
 // one name that is the last above what uses it, as Lua has it.
-func needed(library, above, deed string) string {
+func needed(library []definition, above, deed string) string {
 	used := make(map[string]bool)
-	use := func(text string) {
-		for _, word := range words(text) {
-			used[word] = true
+	use := func(names []string) {
+		for _, name := range names {
+			used[name] = true
 		}
 	}
-	use(deed)
+	use(words(deed))
 	text := ""
-	definitions := strings.Split("\n"+strings.TrimSuffix(library, "\n"), "\nlocal ")[1:]
-	for _, definition := range slices.Backward(definitions) { // what one uses stands above it
-		name := words(definition)[0]
-		if name == "function" {
-			name = words(definition)[1]
-		}
-		if used[name] {
-			definition = "local " + definition + "\n"
-			if !strings.Contains(above, definition) {
-				text = definition + text
-				use(definition)
+	for _, d := range slices.Backward(library) { // what one uses stands above it
+		if used[d.name] {
+			if !strings.Contains(above, d.text) {
+				text = d.text + text
+				use(d.words)
 			}
-			delete(used, name) // nothing above means this one
+			delete(used, d.name) // nothing above means this one
 		}
 	}
 	return text
+}
+
+// luaFile is a file of the directory lua, without comments.
+type luaFile struct {
+	text        string
+	definitions []definition
+}
+
+// definition is a function or a constant of a library.
+type definition struct {
+	name, text string
+	words      []string // of the text
+}
+
+// lua returns a file of the directory lua.
+func lua(name string) luaFile {
+	file, ok := luaFiles()[name+".lua"]
+	if !ok {
+		panic("lua/" + name + ".lua does not exist")
+	}
+	return file
+}
+
+// luaFiles has each file by its name. It reads them once: every locker is made of them.
+var luaFiles = sync.OnceValue(func() map[string]luaFile {
+	entries, err := luaSources.ReadDir("lua")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	files := make(map[string]luaFile)
+	for _, entry := range entries {
+		source, err := luaSources.ReadFile("lua/" + entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		text := withoutComments(string(source))
+		files[entry.Name()] = luaFile{text, definitionsOf(text)}
+	}
+	return files
+})
+
+func withoutComments(source string) string {
+	var code strings.Builder
+	for line := range strings.Lines(source) {
+		line, _, _ = strings.Cut(line, "--")
+		if line = strings.TrimRight(line, " \n"); line != "" {
+			code.WriteString(line + "\n")
+		}
+	}
+	return code.String()
+}
+
+// definitionsOf returns what a text defines in lines that are not indented.
+func definitionsOf(text string) []definition {
+	var found []definition
+	for _, text := range strings.Split("\n"+strings.TrimSuffix(text, "\n"), "\nlocal ")[1:] {
+		text = "local " + text + "\n"
+		names := words(text)
+		name := names[1]
+		if name == "function" {
+			name = names[2]
+		}
+		found = append(found, definition{name, text, names})
+	}
+	return found
 }
 
 // words returns the names in a text of Lua, and what looks like one.
@@ -118,22 +182,4 @@ func words(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool {
 		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
-}
-
-// lua returns files of the directory lua, one behind the other, without comments.
-func lua(names ...string) string {
-	var code strings.Builder
-	for _, name := range names {
-		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // it is compiled in
-		}
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(line, "--")
-			if line = strings.TrimRight(line, " \n"); line != "" {
-				code.WriteString(line + "\n")
-			}
-		}
-	}
-	return code.String()
 }

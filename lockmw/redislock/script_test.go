@@ -60,8 +60,6 @@ var (
 	// What declares names: for the lines as far indented, and for those further.
 	luaLocal = regexp.MustCompile(`\blocal (?:function )?([\w, ]+)`)
 	luaInner = regexp.MustCompile(`\b(?:function \w+\(|for )([\w, ]+)`)
-
-	luaDefinition = regexp.MustCompile(`(?m)^local (?:function )?(\w+)`)
 )
 
 // luaGiven are the words of Lua, and the names that Redis gives a script.
@@ -97,13 +95,14 @@ func checkNames(t *testing.T, text string) {
 			}
 		}
 	}
-	libraries := lua("common", "owners", "shared", "entries", "parts", "hash", "text", "fair", "read", "write", "semaphore", "holders")
-	for _, definition := range luaDefinition.FindAllStringSubmatch(libraries, -1) {
-		switch name := definition[1]; {
-		case declared[name] > 1:
-			t.Errorf("it declares %s %d times", name, declared[name])
-		case declared[name] == 1 && used[name] == 1:
-			t.Errorf("it has no use for %s", name)
+	for _, name := range []string{"common", "owners", "shared", "entries", "parts", "hash", "text", "fair", "read", "write", "semaphore", "holders"} {
+		for _, definition := range lua(name).definitions {
+			switch name := definition.name; {
+			case declared[name] > 1:
+				t.Errorf("it declares %s %d times", name, declared[name])
+			case declared[name] == 1 && used[name] == 1:
+				t.Errorf("it has no use for %s", name)
+			}
 		}
 	}
 }
@@ -136,7 +135,7 @@ func TestNeeded(t *testing.T) {
 			for _, i := range tt.want {
 				want += tt.library[i]
 			}
-			if diff := gocmp.Diff(want, needed(strings.Join(tt.library, ""), tt.above, tt.deed)); diff != "" {
+			if diff := gocmp.Diff(want, needed(definitionsOf(strings.Join(tt.library, "")), tt.above, tt.deed)); diff != "" {
 				t.Errorf("needed (-want +got):\n%s", diff)
 			}
 		})

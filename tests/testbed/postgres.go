@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +44,7 @@ func (b *Bed) Postgres(ctx context.Context, args ...string) (*Postgres, error) {
 	}
 	pg := &Postgres{}
 	data := filepath.Join(dir, "data")
-	pg.password, err = b.installed(ctx, "postgres", filepath.Join(bin, "postgres"), data, as, func(ctx context.Context, dir, password string) error {
+	pg.password, err = b.installed(ctx, "postgresql", filepath.Join(bin, "postgres"), data, as, func(ctx context.Context, dir, password string) error {
 		return initPostgres(ctx, as, bin, dir, password)
 	})
 	if err == nil {
@@ -114,7 +115,8 @@ func (p *Postgres) serves(ctx context.Context, data string) error {
 }
 
 // initPostgres makes the data directory below dir. The superuser postgres, with the
-// password, is its only user.
+// password, is its only user. It drops the templates of databases: every server copies
+// what is left, and each template has as many files as the database.
 func initPostgres(ctx context.Context, as *account, bin, dir, password string) error {
 	secret := filepath.Join(dir, "password")
 	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
@@ -123,14 +125,23 @@ func initPostgres(ctx context.Context, as *account, bin, dir, password string) e
 	if err := as.own(secret); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"),
-		"-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "scram-sha-256", "--pwfile", secret,
-		"-E", "UTF8", "--locale=C", "--no-sync")
-	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	cmd.WaitDelay = time.Second // its own child has our pipe too
-	as.apply(cmd)
-	return oneLine(cmd)
+	data := filepath.Join(dir, "data")
+	run := func(input, program string, args ...string) error {
+		cmd := exec.CommandContext(ctx, filepath.Join(bin, program), args...)
+		cmd.Dir = dir
+		cmd.Stdin = strings.NewReader(input)
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+		cmd.WaitDelay = time.Second // its own child has our pipe too
+		as.apply(cmd)
+		return oneLine(cmd)
+	}
+	if err := run("", "initdb", "-D", data, "-U", "postgres", "-A", "scram-sha-256", "--pwfile", secret,
+		"-E", "UTF8", "--locale=C", "--no-sync"); err != nil {
+		return err
+	}
+	// In single-user mode, a line is a statement.
+	return run("UPDATE pg_database SET datistemplate = false\nDROP DATABASE template0\nDROP DATABASE template1\n",
+		"postgres", "--single", "-F", "-D", data, "postgres")
 }
 
 // postgresBin finds the directory of initdb and postgres: Debian's newest, which
