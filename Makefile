@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
+.PHONY: demo quick test test-timed test-race test-programs test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
@@ -49,14 +49,17 @@ CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --ot
 	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(MODULES:%=| grep -v '^./%'))
 
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
-# once than processors: the product's packages with the race detector, and beside them the
-# end-to-end tests, with both attachments.
-# The faults come last: they have bounds on how long a recovery takes, which a machine that
-# others keep busy does not meet. Beside them is what no clock looks at, at low priority.
+# once than processors: the product's packages with the race detector, beside them the
+# end-to-end tests, with both attachments, and in what those leave of the processors,
+# at low priority, what no clock looks at.
 test: lint compile
-	$(MAKE) --no-print-directory -j2 test-race test-beside
-	$(MAKE) --no-print-directory -j2 test-faults test-patient
+	$(MAKE) --no-print-directory -j3 test-timed test-patient
 	echo "make test: all passed"
+
+# The faults come last: they have bounds on how long a recovery takes, which a machine that
+# others keep busy does not meet.
+test-timed: test-race test-beside
+	$(MAKE) --no-print-directory test-faults
 
 # The product's packages with the race detector, those that take longest first.
 test-race:
@@ -77,7 +80,7 @@ test-miniredis:
 	$(GOTEST) -p 1 -short ./internal/changelog ./internal/redisbatch ./lockmw/redislock
 
 test-patient:
-	nice -n 19 $(MAKE) --no-print-directory test-plain test-tools
+	nice -n 10 $(MAKE) --no-print-directory test-plain test-tools
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:

@@ -212,7 +212,7 @@ func newTraffic(t testing.TB, url string) *traffic {
 }
 
 func (l *traffic) run(ctx context.Context, v *visitor, client func(context.Context, *visitor) error) {
-	const pause = 3 * time.Millisecond // the machine has others to serve
+	const pause = 10 * time.Millisecond // the machine has others to serve
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for ctx.Err() == nil {

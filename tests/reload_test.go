@@ -243,7 +243,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		load.Go(func() {
 			for n := 0; ctx.Err() == nil && !t.Failed(); n++ {
 				do(n)
-				time.Sleep(20 * time.Millisecond) // requests enough for each reload
+				time.Sleep(50 * time.Millisecond) // requests enough for each reload
 			}
 		})
 	}

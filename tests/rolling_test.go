@@ -131,7 +131,7 @@ func (s *stack) press() (stop func() (requests int64)) {
 					}
 					requests.Add(1)
 				}
-				time.Sleep(20 * time.Millisecond) // requests enough for each step of a restart
+				time.Sleep(50 * time.Millisecond) // requests enough for each step of a restart
 			}
 		})
 	}
