@@ -92,8 +92,8 @@ test-faults:
 
 # What the race detector would make too dear, and the benchmarks.
 test-plain:
-	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch' \
-		./filter/bloom ./filter/exact ./filter/redisbf ./internal/source ./internal/changelog ./internal/loader
+	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
+		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog ./internal/loader
 	$(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 	$(GOTEST) -p 1 ./tests/bench/...
 	cd tests/bench/locks && $(GOTEST) ./...

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -251,7 +252,11 @@ func TestStateWithoutLookups(t *testing.T) {
 
 // A load that ends between a lookup's steps must not make it Absent.
 func TestLoadedIDIsNeverAbsent(t *testing.T) {
-	for range 3000 {
+	times := 3000
+	if bedtest.Race {
+		times = 300
+	}
+	for range times {
 		f := mustNew(t, Options{Capacity: 10})
 		var wg sync.WaitGroup
 		wg.Go(func() { mustLoad(t, f, these("1001")) })

@@ -56,7 +56,7 @@ func TestRates(t *testing.T) {
 // left to chance is 2.5% for the standard deviation of one measurement.
 func TestRatesAtSize(t *testing.T) {
 	srv := single(t)
-	n := 1_000_000
+	n := 300_000
 	if os.Getenv("SOAK") != "" {
 		n = 10_000_000
 	}

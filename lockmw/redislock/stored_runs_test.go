@@ -144,6 +144,7 @@ func (bed *storedBed) load(t *testing.T, script **redisbatch.Script) {
 
 // TestStoredModel runs the model: a few runs, 2,000 with SOAK, or that of SEED.
 func TestStoredModel(t *testing.T) {
+	bedtest.WithoutRace(t)
 	t.Parallel()
 	for _, s := range storedSorts {
 		t.Run(s.name, func(t *testing.T) {
@@ -172,6 +173,7 @@ func TestStoredModel(t *testing.T) {
 
 // TestStoredModelFindsMutations breaks one line of a script at a time.
 func TestStoredModelFindsMutations(t *testing.T) {
+	bedtest.WithoutRace(t)
 	t.Parallel()
 	for _, m := range []struct {
 		name    string

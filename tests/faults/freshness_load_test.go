@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	clients = 32
+	clients    = 32 // in the long form
+	fewClients = 16
 	// slots bounds how many clients create, and how many look up, through one sidecar:
 	// most go on elsewhere while it is stopped.
 	slots = 10
@@ -61,7 +62,11 @@ func startLoad(t *testing.T, f *fleet, violate func(o acked, at *place, asked, a
 	}
 	t.Cleanup(stop)
 	random := newRand(t)
-	for range clients {
+	many := fewClients
+	if soak {
+		many = clients
+	}
+	for range many {
 		r := rand.New(rand.NewPCG(random.Uint64(), 0))
 		wg.Go(func() {
 			for ctx.Err() == nil {
