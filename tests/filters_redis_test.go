@@ -293,7 +293,7 @@ func (k filterKind) crowd(t *testing.T, sides []side, from int) {
 					t.Errorf("order %s exists, and got %d %s", k.id(n), a.status, a.body)
 					return
 				}
-				time.Sleep(10 * time.Millisecond) // leaves the processors to those who create
+				time.Sleep(25 * time.Millisecond) // leaves the processors to those who create
 			}
 		})
 	}

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	clients    = 32 // in the long form
-	fewClients = 16
+	clients = 32 // in the long form without a pause between their turns
+	// few clients and a pause leave the processors to those who recover.
+	fewClients   = 16
+	betweenTurns = 50 * time.Millisecond
 	// slots bounds how many clients create, and how many look up, through one sidecar:
 	// most go on elsewhere while it is stopped.
 	slots = 10
@@ -62,15 +64,16 @@ func startLoad(t *testing.T, f *fleet, violate func(o acked, at *place, asked, a
 	}
 	t.Cleanup(stop)
 	random := newRand(t)
-	many := fewClients
+	many, pause := fewClients, betweenTurns
 	if soak {
-		many = clients
+		many, pause = clients, 0
 	}
 	for range many {
 		r := rand.New(rand.NewPCG(random.Uint64(), 0))
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				l.client(ctx, r)
+				wait(ctx, pause)
 			}
 		})
 	}
