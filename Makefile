@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-timed test-race test-programs test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
+.PHONY: demo quick test test-race test-programs test-beside test-miniredis test-module test-plain test-faults test-bench \
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
@@ -50,16 +50,14 @@ CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --ot
 
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
 # once than processors: the product's packages with the race detector, beside them the
-# end-to-end tests, with both attachments, and in what those leave of the processors,
-# at low priority, what no clock looks at.
-test: lint compile
-	$(MAKE) --no-print-directory -j3 test-timed test-patient
-	echo "make test: all passed"
-
+# end-to-end tests, with both attachments, and at low priority what no clock looks at.
 # The faults come last: they have bounds on how long a recovery takes, which a machine that
-# others keep busy does not meet.
-test-timed: test-race test-beside
-	$(MAKE) --no-print-directory test-faults
+# others keep busy does not meet. Beside them are the benchmarks, which take what they leave.
+test:
+	$(MAKE) --no-print-directory -j2 lint compile
+	$(MAKE) --no-print-directory -j3 test-race test-beside test-plain
+	$(MAKE) --no-print-directory -j2 test-faults test-bench
+	echo "make test: all passed"
 
 # The product's packages with the race detector, those that take longest first.
 test-race:
@@ -79,29 +77,25 @@ test-beside:
 test-miniredis:
 	$(GOTEST) -p 1 -short ./internal/changelog ./internal/redisbatch ./lockmw/redislock
 
-test-patient:
-	nice -n 10 $(MAKE) --no-print-directory test-plain test-tools
-
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
 	$(GOTEST) -parallel 3 ./tests -attachment=module
 
+# What the race detector would make too dear.
+test-plain:
+	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
+		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog ./internal/loader
+	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
+
 # The faults of locks and of the change log (docs/faults.md).
 test-faults:
-	cd tests/faults && $(GOTEST) -race ./...
+	cd tests/faults && $(GOTEST) -race -parallel 3 ./...
 
-# What the race detector would make too dear, and the benchmarks.
-test-plain:
-	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
-		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog ./internal/loader
-	$(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
-	$(GOTEST) -p 1 ./tests/bench/...
-	cd tests/bench/locks && $(GOTEST) ./...
-	cd tests/bench/filters && $(GOTEST) ./...
-	cd tests/bench/distance && $(GOTEST) ./...
-
-test-tools:
-	python3 -m unittest discover -q -s tools -p '*_test.py'
+# The benchmarks measure a little, and the tools are tested.
+test-bench:
+	nice -n 19 $(GOTEST) -p 1 ./tests/bench/...
+	for module in tests/bench/locks tests/bench/filters tests/bench/distance; do (cd $$module && nice -n 19 $(GOTEST) ./...) || exit 1; done
+	nice -n 19 python3 -m unittest discover -q -s tools -p '*_test.py'
 
 # Compiles the packages of the programs that tests start, so that no test waits for it.
 compile:
