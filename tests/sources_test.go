@@ -367,9 +367,10 @@ func TestLoadGoesOn(t *testing.T) {
 	if !gate.said("the load goes on where it was interrupted") {
 		t.Error("it began anew")
 	}
-	if _, err := os.Stat(path + ".part"); !os.IsNotExist(err) {
-		t.Errorf("the file of the load stays: %v", err)
-	}
+	bedtest.Eventually(t, "the snapshot takes the place of the file of the load", func() bool {
+		_, err := os.Stat(path + ".part")
+		return os.IsNotExist(err)
+	})
 }
 
 // TestAnnounce adds orders by HTTP and by Redis, as services do that create orders
