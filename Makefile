@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-beside test-miniredis test-module test-plain test-faults test-bench \
+.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-module test-plain test-faults test-bench \
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
@@ -68,10 +68,15 @@ test-race:
 # they have no race detector themselves. The ordergates that they start have it, but for
 # those whose requests do not meet.
 test-programs:
-	$(GOTEST) -p 1 -parallel 4 ./tests ./tests/outside $$(go list ./tests/... | grep -v /tests/bench)
+	$(GOTEST) -parallel 4 ./tests
 
+# The same for attacks, odd requests, a real Redisson, and the servers themselves.
+test-others:
+	$(GOTEST) -p 1 -parallel 4 $$(go list ./tests/... | grep -v '/tests$$\|/tests/bench')
+
+# With jobs to spare, make runs several of them at once.
 test-beside:
-	$(MAKE) --no-print-directory test-programs test-module test-miniredis
+	$(MAKE) --no-print-directory test-programs test-module test-others test-miniredis
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:

@@ -40,7 +40,7 @@ def commands(*args):
 
 class MakefileTest(unittest.TestCase):
     def test_no_result_of_a_test_with_processes_is_from_the_cache(self):
-        for args in (["test-race"], ["test-programs"], ["test-beside"], ["test-plain"], ["test-bench"], ["test-faults"], ["model"], ["soak"]):
+        for args in (["test-race"], ["test-programs"], ["test-others"], ["test-beside"], ["test-plain"], ["test-bench"], ["test-faults"], ["model"], ["soak"]):
             found = commands(*args)
             self.assertTrue(found, args)
             for command in found:
@@ -53,7 +53,7 @@ class MakefileTest(unittest.TestCase):
 
     def test_make_test_runs_every_part(self):
         whole = commands("test")
-        for part in ("test-race", "test-programs", "test-beside", "test-plain", "test-bench", "test-faults"):
+        for part in ("test-race", "test-programs", "test-others", "test-beside", "test-plain", "test-bench", "test-faults"):
             for command in commands(part):
                 self.assertIn(command, whole)
 

@@ -8,7 +8,11 @@ import (
 	"github.com/ordergate/ordergate/config"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// dialing is a goroutine of go-redis that looks for a dead server each second. It ends when
+// it next wakes after its client was closed, for which goleak waits hardly longer.
+const dialing = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(dialing)) }
 
 // TestConnectWithoutItsFiles connects after a file was removed that the check had found.
 func TestConnectWithoutItsFiles(t *testing.T) {
