@@ -141,3 +141,10 @@ func TestNeeded(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkScripts is what each locker costs at a start, and at a reload that adds it.
+func BenchmarkScripts(b *testing.B) {
+	for b.Loop() {
+		scriptsOf(Exclusive, Redisson)
+	}
+}
