@@ -68,7 +68,7 @@ func TestDumpAmidAFill(t *testing.T) {
 							n.has(t, d.source[2*batchSize-1])
 							redisServer.Kill()
 							must(t, os.WriteFile(dump, data, 0o600))
-							must(t, redisServer.Restart(ctx))
+							must(t, redisServer.Restart(t.Context())) // the fill may have been given up by now
 						}
 					}
 					return nil

@@ -2,7 +2,9 @@ package redislock
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,6 +56,20 @@ func (m *slotMove) id(node *redis.Client) string {
 	return id
 }
 
+// epoch returns the latest epoch of the cluster that a node knows of.
+func (m *slotMove) epoch(node *redis.Client) (epoch int) {
+	m.t.Helper()
+	info, err := node.ClusterInfo(m.t.Context()).Result()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(info, "cluster_current_epoch:")
+	if _, err := fmt.Sscan(rest, &epoch); err != nil {
+		m.t.Fatalf("%v: %s", err, info)
+	}
+	return epoch
+}
+
 func (m *slotMove) do(node *redis.Client, args ...any) {
 	m.t.Helper()
 	if err := node.Do(m.t.Context(), args...).Err(); err != nil {
@@ -84,10 +100,15 @@ func (m *slotMove) move() {
 	}
 }
 
-// end gives the slot to its new primary.
+// end gives the slot to its new primary, once that knows how often slots have moved so far:
+// its claim to the slot has to be newer than the one of the old primary, or it gives the
+// slot back when it next hears of it.
 func (m *slotMove) end() {
 	m.t.Helper()
 	m.move()
+	bedtest.Eventually(m.t, "the new primary knows the epoch of the old one", func() bool {
+		return m.epoch(m.to) >= m.epoch(m.from)
+	})
 	for _, node := range []*redis.Client{m.to, m.from} {
 		m.do(node, "cluster", "setslot", m.slot, "node", m.toID)
 	}
