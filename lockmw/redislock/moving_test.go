@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -183,7 +184,7 @@ func TestCallsInAMovingSlot(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			b := &bench{sort: s, clients: []redis.UniversalClient{c}, key: "{" + s.name + "}k"}
-			l := b.locker(t, Options{Lease: 2 * time.Second})
+			l := b.locker(t, Options{Lease: 4 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}) // why a lease was lost
 			outer := acquire(t, l, b.key)
 			inner := acquire(t, l, b.key, Reenter(outer.Owner()))
 			m := beginMove(t, c, b.key)
