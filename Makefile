@@ -88,8 +88,8 @@ test-module:
 
 # What the race detector would make too dear.
 test-plain:
-	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
-		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog ./internal/loader
+	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestManyFilters' \
+		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/engine ./internal/source ./internal/changelog ./internal/loader
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 
 # The faults of locks and of the change log (docs/faults.md).
@@ -99,7 +99,7 @@ test-faults:
 # The benchmarks measure a little, and the tools are tested.
 test-bench:
 	nice -n 19 $(GOTEST) -p 1 ./tests/bench/...
-	for module in tests/bench/locks tests/bench/filters tests/bench/distance; do (cd $$module && nice -n 19 $(GOTEST) ./...) || exit 1; done
+	for module in $(filter tests/bench/%,$(MODULES)); do (cd $$module && nice -n 19 $(GOTEST) ./...) || exit 1; done
 	nice -n 19 python3 -m unittest discover -q -s tools -p '*_test.py'
 
 # Compiles the packages of the programs that tests start, so that no test waits for it.

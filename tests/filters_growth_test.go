@@ -101,12 +101,12 @@ func (k filterKind) grown(t *testing.T, gates []*stack, client *redis.Client, ne
 			break // the other one was not told to
 		}
 	}
-	for n := 1; n <= existing; n += 11 {
+	for n := 1; n <= existing; n += 5 {
 		for _, s := range sides {
 			s.get(n).want(t, http.StatusOK, "")
 		}
 	}
-	for n := 70_000; n < next; n += 7 {
+	for n := 70_000; n < next; n += 3 {
 		if a := sides[n%2].get(n); a.status != http.StatusOK {
 			t.Errorf("order %s was created, and got %d %s", k.id(n), a.status, a.body)
 		}

@@ -197,17 +197,8 @@ func (n *node) ask(t testing.TB, id string) presence.Answer {
 // askAll asks for many IDs at once, and returns an answer for each.
 func (n *node) askAll(t testing.TB, ids []string) []presence.Answer {
 	t.Helper()
-	const atOnce = 50
 	answers := make([]presence.Answer, len(ids))
-	var asking sync.WaitGroup
-	for first := range atOnce {
-		asking.Go(func() {
-			for i := first; i < len(ids); i += atOnce {
-				answers[i] = n.ask(t, ids[i])
-			}
-		})
-	}
-	asking.Wait()
+	bedtest.Each(len(ids), 50, func(i int) { answers[i] = n.ask(t, ids[i]) })
 	return answers
 }
 
@@ -222,6 +213,18 @@ func (n *node) settled(t testing.TB, id string) (a presence.Answer) {
 	return a
 }
 
+// settledAll is settled for many IDs at once.
+func (n *node) settledAll(t testing.TB, ids []string) []presence.Answer {
+	t.Helper()
+	answers := n.askAll(t, ids)
+	for i, a := range answers {
+		if a == presence.Unknown {
+			answers[i] = n.settled(t, ids[i])
+		}
+	}
+	return answers
+}
+
 // works counts how many of the source are there, and how many absent IDs are not.
 func (n *node) works(t testing.TB) {
 	t.Helper()
@@ -232,14 +235,14 @@ func (n *node) works(t testing.TB) {
 	for i := range 300 {
 		others = append(others, fmt.Sprintf("nobody-%d", i))
 	}
-	for i, a := range n.askAll(t, known) {
-		if a == presence.Absent || a == presence.Unknown && n.settled(t, known[i]) == presence.Absent {
-			t.Fatalf("%s is absent", known[i])
+	for i, a := range n.settledAll(t, known) {
+		if a != presence.Maybe {
+			t.Fatalf("%s is %v", known[i], a)
 		}
 	}
 	absent := 0
-	for i, a := range n.askAll(t, others) {
-		if a == presence.Absent || a == presence.Unknown && n.settled(t, others[i]) == presence.Absent {
+	for _, a := range n.settledAll(t, others) {
+		if a == presence.Absent {
 			absent++
 		}
 	}

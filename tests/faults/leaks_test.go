@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,9 +41,9 @@ func TestManyKeys(t *testing.T) { // not beside others, whose memory it would co
 			t.Error(err)
 		}
 	}
-	each(leakCallers*10, once) // connections, scripts
+	bedtest.Each(leakCallers*10, leakCallers, once) // connections, scripts
 	heap, goroutines := heapSize(), runtime.NumGoroutine()
-	each(keys, once)
+	bedtest.Each(keys, leakCallers, once)
 	mustBeQuiet(t, l)
 	// Callers end before the runtime has counted them out.
 	bedtest.Eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
@@ -134,7 +133,7 @@ func contend(t *testing.T, clients []redis.UniversalClient, opts redislock.Optio
 	a := locker(holding, redislock.Wait{})
 	patient := locker(opts.Kind, redislock.Wait{UpTo: time.Minute})
 	impatient := locker(opts.Kind, redislock.Wait{UpTo: 5 * time.Millisecond})
-	each(keys, func(i int) {
+	bedtest.Each(keys, leakCallers, func(i int) {
 		key := fmt.Sprintf("order:lock:%d", i)
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
@@ -176,20 +175,6 @@ func contend(t *testing.T, clients []redis.UniversalClient, opts redislock.Optio
 		mustBeQuiet(t, l)
 		l.Close() // waits for what is given back
 	}
-}
-
-// each calls f for 0 to n-1 from many goroutines.
-func each(n int, f func(int)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range leakCallers {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func mustBeQuiet(t *testing.T, l *redislock.Locker) {

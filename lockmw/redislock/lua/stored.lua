@@ -1,6 +1,5 @@
--- Before an acquire: returns the stored answer of an earlier
--- call, and takes nothing. One that is suspended says nothing as long as the call that has
--- suspended it has the lock.
+-- Before an acquire: returns the stored answer of an earlier call, and takes nothing. One that is
+-- suspended says nothing as long as the call that has suspended it has the lock.
 --
 -- KEYS[2]      the last fence
 -- KEYS[#KEYS]  the stored answer, a string; the rest as in acquire.lua

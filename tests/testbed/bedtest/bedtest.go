@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -273,4 +275,18 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) (v T) {
 // for.
 func Pause(waited time.Duration) time.Duration {
 	return min(max(waited/10, time.Millisecond), 50*time.Millisecond)
+}
+
+// Each calls f for 0 to n-1, so many at a time, and waits for all.
+func Each(n, atOnce int, f func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
 }
