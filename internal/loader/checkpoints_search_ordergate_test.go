@@ -251,7 +251,7 @@ func (s *setSearch) start(how setting) *liveSet {
 	opts.Segments = segmentsOf(f.Segments, formats)
 	shares := o.setOptions("orders", f, l.loader, opts)
 	shares.Now = l.now
-	shares.ViewAge, shares.Grace, shares.InfoEvery, shares.LeaderLock = searchView, searchView, searchView, l.acquireLeaderLock
+	shares.ViewAge, shares.Grace, shares.InfoEvery, shares.LeaderLock = s.view, s.view, searchView, l.acquireLeaderLock
 	fill := shares.Fill
 	shares.Fill = func(ctx context.Context, add func(string) error) error {
 		if err := fill(ctx, add); err != nil {

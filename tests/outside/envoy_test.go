@@ -111,9 +111,9 @@ func (s *site) ask(from, method, target string, header ...string) (int, http.Hea
 // send a settlement twice, to give up early, or to tell more. None has any effect.
 func TestEnvoyHeadersOfClients(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
 	for _, attachment := range []string{"sidecar", "module"} {
-		s := newSite(t, attachment, change{backend: b.addr()})
+		s := newSite(t, attachment, change{backend: true})
+		b := s.backend
 		for i, header := range [][]string{
 			{"X-Envoy-Retry-On", "5xx", "X-Envoy-Max-Retries", "3"},
 			{"X-Envoy-Retry-On", "retriable-status-codes", "X-Envoy-Retriable-Status-Codes", "503"},
@@ -154,7 +154,7 @@ func TestEnvoyHeadersOfClients(t *testing.T) {
 // of the log is JSON, and has none of them.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
-	onBoth(t, change{backend: newBackend(t).addr()}, func(t *testing.T, s *site) {
+	onBoth(t, change{backend: true}, func(t *testing.T, s *site) {
 		served := 0
 		for i, path := range []string{
 			// Envoy refuses the first two before it brings them into one spelling.
@@ -215,8 +215,7 @@ func (s *site) checkAccessLog() (lines int) {
 // taken for what is not complete, nothing of it reaches the backend, and it ends.
 func TestRequestInPieces(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
-	onBoth(t, change{backend: b.addr(), envoy: replaced(t, "request_timeout: 20s", "request_timeout: 2s")}, func(t *testing.T, s *site) {
+	onBoth(t, change{backend: true, envoy: replaced(t, "request_timeout: 20s", "request_timeout: 2s")}, func(t *testing.T, s *site) {
 		for _, head := range []string{
 			"POST /orders/7/settle HTTP/1.1\r\nHost: shop\r\nContent-Length: 1000\r\n\r\n",
 			"POST /orders/7/settle HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
@@ -251,15 +250,12 @@ func TestRequestInPieces(t *testing.T) {
 			}
 			_ = conn.Close()
 		}
-		if b.arrived("/orders/7/settle")+b.arrived("/elsewhere")+b.arrived("/orders/7") > 0 {
+		if b := s.backend; b.arrived("/orders/7/settle")+b.arrived("/elsewhere")+b.arrived("/orders/7") > 0 {
 			t.Error("what is not complete reached the backend")
 		}
 		if status, _ := s.ask("127.0.0.1", "POST", "/orders/7/settle"); status != 200 {
 			t.Errorf("the order is settled with %d", status)
 		}
-		b.mu.Lock()
-		b.seen = nil
-		b.mu.Unlock()
 	})
 }
 
@@ -270,7 +266,7 @@ func TestOneClientsSettlements(t *testing.T) {
 	few := func(text string) string {
 		return strings.ReplaceAll(text, "max_tokens: 1000, tokens_per_fill: 100,", "max_tokens: 20, tokens_per_fill: 10,")
 	}
-	onBoth(t, change{backend: newBackend(t).addr(), envoy: few}, func(t *testing.T, s *site) {
+	onBoth(t, change{backend: true, envoy: few}, func(t *testing.T, s *site) {
 		limited := 0
 		for i := range 200 {
 			if status, _ := s.ask("127.0.1.1", "POST", fmt.Sprintf("/orders/%d/settle", i+1), "X-Forwarded-For", fmt.Sprintf("10.0.0.%d", i)); status == 429 {
@@ -321,8 +317,7 @@ func TestWritesThatHang(t *testing.T) {
 // backend until the route's timeout.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
-	onBoth(t, change{backend: b.addr(), envoy: replaced(t, "timeout: 15s }", "timeout: 2s }", "stream_idle_timeout: 60s", "stream_idle_timeout: 4s")}, func(t *testing.T, s *site) {
+	onBoth(t, change{backend: true, envoy: replaced(t, "timeout: 15s }", "timeout: 2s }", "stream_idle_timeout: 60s", "stream_idle_timeout: 4s")}, func(t *testing.T, s *site) {
 		conn, err := s.dial(t.Context(), "127.0.1.1")
 		bedtest.Check(t, err)
 		defer conn.Close()

@@ -56,7 +56,7 @@ type http3Site struct {
 
 // onBothHTTP3 runs a test with ordergate beside Envoy and inside, each with a backend of its
 // own. A request has 2 s.
-func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site, *backend)) {
+func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site)) {
 	t.Helper()
 	certificates, err := testbed.NewCertificates(filepath.Join(t.TempDir(), "certificates"))
 	bedtest.Check(t, err)
@@ -69,11 +69,10 @@ func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site, *backend)) {
 	for _, attachment := range []string{"sidecar", "module"} {
 		t.Run(attachment, func(t *testing.T) {
 			t.Parallel()
-			b := newBackend(t)
-			s := newSite(t, attachment, change{backend: b.addr(), envoy: func(text string) string { return addListener(shortened(text)) }})
+			s := newSite(t, attachment, change{backend: true, envoy: func(text string) string { return addListener(shortened(text)) }})
 			test(t, &http3Site{s, s.ListenerAddr(s.envoy, "orders-http3"), &tls.Config{
 				RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h3"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
-			}}, b)
+			}})
 		})
 	}
 }
@@ -121,7 +120,7 @@ func (b *backend) last() http.Header {
 // TestHTTP3 has what HTTP/1.1 and HTTP/2 are tested for hold over HTTP/3 as well.
 func TestHTTP3(t *testing.T) {
 	t.Parallel()
-	onBothHTTP3(t, func(t *testing.T, s *http3Site, b *backend) {
+	onBothHTTP3(t, func(t *testing.T, s *http3Site) {
 		t.Run("verdicts", func(t *testing.T) {
 			for _, tt := range []struct {
 				fields []string
@@ -149,7 +148,7 @@ func TestHTTP3(t *testing.T) {
 					t.Errorf("%q: %d, want %d", tt.fields, status, tt.status)
 				}
 			}
-			if n := b.arrived("/orders/987654321098"); n != 0 {
+			if n := s.backend.arrived("/orders/987654321098"); n != 0 {
 				t.Errorf("%d lookups of an absent order reached the backend", n)
 			}
 		})
@@ -159,7 +158,7 @@ func TestHTTP3(t *testing.T) {
 				if status := s.status(t, requestOf("GET", "/elsewhere", name, "9")...); status != 200 {
 					t.Errorf("%s: %d", name, status)
 				}
-				for arrived := range b.last() {
+				for arrived := range s.backend.last() {
 					if strings.Contains(strings.ToLower(arrived), "ordergate") {
 						t.Errorf("%s reached the backend as %s", name, arrived)
 					}
@@ -201,7 +200,7 @@ func TestHTTP3(t *testing.T) {
 			if status := s.status(t, requestOf("POST", "/orders/8/settle")...); status != 200 {
 				t.Errorf("the next settlement got %d", status)
 			}
-			if n := b.arrived("/orders/8/settle"); n != 1 {
+			if n := s.backend.arrived("/orders/8/settle"); n != 1 {
 				t.Errorf("%d settlements reached the backend", n)
 			}
 		})
@@ -216,7 +215,7 @@ func TestHTTP3(t *testing.T) {
 				stream, err := c.open(requestOf("POST", path+"?hang")...)
 				bedtest.Check(t, err)
 				_ = stream.Close()
-				bedtest.Eventually(t, "it is at the backend", func() bool { return b.arrived(path) == 1 })
+				bedtest.Eventually(t, "it is at the backend", func() bool { return s.backend.arrived(path) == 1 })
 				leave(c, stream)
 				bedtest.Eventually(t, "its lock is held", func() bool {
 					ttl, err := s.redis.PTTL(t.Context(), fmt.Sprintf("order:lock:%d", i)).Result()
@@ -225,7 +224,7 @@ func TestHTTP3(t *testing.T) {
 				if status := s.status(t, requestOf("POST", path)...); status != 409 {
 					t.Errorf("the next settlement got %d, want 409", status)
 				}
-				if n := b.arrived(path); n != 1 {
+				if n := s.backend.arrived(path); n != 1 {
 					t.Errorf("%d settlements reached the backend", n)
 				}
 				bedtest.Check(t, s.redis.Del(t.Context(), fmt.Sprintf("order:lock:%d", i)).Err())
@@ -244,7 +243,7 @@ func TestHTTP3(t *testing.T) {
 			if state := c.ConnectionState(); state.Used0RTT || !state.TLS.DidResume {
 				t.Errorf("early data %v, want none; the session resumed %v", state.Used0RTT, state.TLS.DidResume)
 			}
-			if early := b.last()["Early-Data"]; early != nil {
+			if early := s.backend.last()["Early-Data"]; early != nil {
 				t.Errorf("the backend got Early-Data: %q", early)
 			}
 		})

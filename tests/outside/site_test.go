@@ -48,12 +48,14 @@ type site struct {
 	gate   *testbed.Gate
 	envoy  *testbed.Envoy
 	addr   string // where clients go
+
+	backend *backend // nil: the order service is PHP
 }
 
 // change is what a test has otherwise than the examples: nil is nothing.
 type change struct {
 	envoy, gate func(string) string
-	backend     string // "127.0.0.1:port"; "": the PHP order service
+	backend     bool // the order service is a backend, and not PHP
 }
 
 // onBoth runs a test with ordergate beside Envoy and inside.
@@ -74,8 +76,11 @@ func newSite(t testing.TB, attachment string, c change) *site {
 	s := &site{Bed: bed, t: t, server: bed.Redis("--maxmemory-policy", "noeviction")}
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
-	backend := c.backend
-	if backend == "" {
+	var backend string
+	if c.backend {
+		s.backend = newBackend(t)
+		backend = s.backend.addr()
+	} else {
 		s.data = t.TempDir()
 		orders, err := bed.Bed.PHP(t.Context(), s.data, seeded, workers)
 		bedtest.Check(t, err)
