@@ -83,6 +83,9 @@ func gateConfig(t *testing.T, bed *bedtest.Bed, n int, rules string) string {
 	if !found {
 		t.Fatal("the example of ordergate's configuration has no rules to replace")
 	}
+	// A busy machine may hold ordergate up for longer than the default window, and lookups
+	// pass meanwhile: here those would be requests that nobody looked at.
+	head = changed(t, head, []change{{"    capacity: 1_000_000 ", "    freshness: {window: 5s}\n    capacity: 1_000_000 "}})
 	return head + "\nrules:\n" + rules
 }
 
@@ -115,7 +118,7 @@ func changed(t *testing.T, example string, changes []change) string {
 	t.Helper()
 	for _, change := range changes {
 		if strings.Count(example, change.from) != 1 {
-			t.Fatalf("the example of Envoy's configuration does not have %q once", change.from)
+			t.Fatalf("the example does not have %q once", change.from)
 		}
 		example = strings.Replace(example, change.from, change.to, 1)
 	}
