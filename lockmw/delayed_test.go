@@ -19,6 +19,7 @@ func TestHeldAnswers(t *testing.T) {
 		"the first":                         {0, 0, 200 * ms, time.Second, true},
 		"an answer was held for longer":     {300 * ms, time.Second, 200 * ms, 2 * time.Second, false},
 		"no answer was held for as long":    {150 * ms, time.Second, 200 * ms, 2 * time.Second, true},
+		"one was held for hardly longer":    {240 * ms, time.Second, 200 * ms, 2 * time.Second, true},
 		"one was held for longer, long ago": {300 * ms, time.Second, 200 * ms, 10 * time.Minute, true},
 		"one was held for longer, before":   {3 * time.Second, time.Second, 200 * ms, 5 * time.Minute, false},
 	} {

@@ -68,7 +68,7 @@ func TestCreateDedupOfUUIDs(t *testing.T) {
 // TestCreateDedupOfBodies has the ID in JSON, which ext_authz gets if it is set up so.
 func TestCreateDedupOfBodies(t *testing.T) {
 	t.Parallel()
-	withBody := edit(t, "id: {header: x-order-id, optional: true}", "id: {json: orderId, optional: true}", "max_queries: 4", "max_queries: 4, timeout: 5s")
+	withBody := edit(t, "id: {header: x-order-id, optional: true}", "id: {json: orderId, optional: true}")
 	shown := func(yaml string) string {
 		return strings.Replace(patientAuthz(yaml), "              encode_raw_headers: true\n",
 			"              encode_raw_headers: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n", 1)
@@ -101,7 +101,7 @@ func TestCreateDedupOfOtherPlaces(t *testing.T) {
   - name: json-create
     match: {methods: [POST], path: /json}
     id: {json: orderId, optional: true}
-    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db}}
+    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, timeout: 5s}}
 `
 	}
 	onDedupStacks(t, settings{gate: rules, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
@@ -153,7 +153,7 @@ func TestCreateDedupOverHTTP(t *testing.T) {
 	table, _ := dedupTables[0].table(t, bedtest.New(t))
 	bed := bedtest.New(t)
 	redis := bed.Redis()
-	config := both(edit(t, createRule, dedupRules, "max_queries: 4", "max_queries: 4, timeout: 5s"), table.fromTable())(check(t)(bed.GateExample(redis.Addr(), idFile(t, 1))))
+	config := both(edit(t, createRule, dedupRules), table.fromTable())(check(t)(bed.GateExample(redis.Addr(), idFile(t, 1))))
 	gate := bed.Gate(bed.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	at := "http://" + bed.GateAddr(gate, "http")
 	ask := func(path string, header http.Header) (answer, http.Header) {
@@ -166,7 +166,7 @@ func TestCreateDedupOverHTTP(t *testing.T) {
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		must(t, err)
-		return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(body)}, resp.Header
+		return answerOf(resp, body), resp.Header
 	}
 	traefik := func(id string) http.Header {
 		return http.Header{"X-Forwarded-Uri": {"/orders"}, "X-Forwarded-Method": {"POST"}, "X-Forwarded-Host": {"shop"}, "X-Order-Id": {id}}
@@ -188,7 +188,7 @@ func TestCreateDedupOverHTTP(t *testing.T) {
 // than by one of the two configurations, and connections do not pile up.
 func TestCreateDedupReloads(t *testing.T) {
 	t.Parallel()
-	onDedupStacks(t, settings{gate: edit(t, "max_queries: 4", "max_queries: 4, timeout: 4s"), envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
+	onDedupStacks(t, settings{gate: edit(t, "max_queries: 4, timeout: 5s", "max_queries: 4, timeout: 4s"), envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
 		text, err := os.ReadFile(s.gate.ConfigFile())
 		must(t, err)
 		r := &reloads{stack: s.stack, text: string(text)}

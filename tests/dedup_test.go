@@ -15,23 +15,23 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// dedupRules replace the example's rule of creates. The first one forwards what it cannot confirm.
+// dedupRules replace the example's rule of creates. They confirm however busy the machine is.
 const dedupRules = `
   - name: refusing-create
     match: {methods: [POST], path: /refusing}
     id: {header: x-order-id}
-    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, on_unavailable: refuse}}
+    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, on_unavailable: refuse, timeout: 5s}}
 
   - name: observed-create
     match: {methods: [POST], path: /observed}
     id: {header: x-order-id}
-    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db}}
+    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, timeout: 5s}}
     mode: observe
 
   - name: order-create
     match: {methods: [POST], path: /orders}
     id: {header: x-order-id, optional: true}
-    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, max_queries: 4}}
+    create: {filter: orders, learn: {response_json: orderId}, dedup: {confirm: orders-db, max_queries: 4, timeout: 5s}}
 `
 
 const (
@@ -151,7 +151,7 @@ func (s *dedupStack) confirmed(rule, result string) string {
 // TestCreateDedup creates orders that exist, and orders that do not.
 func TestCreateDedup(t *testing.T) {
 	t.Parallel()
-	onDedupStacks(t, settings{}, func(t *testing.T, s *dedupStack) {
+	onDedupStacks(t, settings{envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
 		s.reaches(0, func() {
 			a := s.create("/orders", "5")
 			a.want(t, 409, "duplicate")
@@ -197,9 +197,7 @@ func TestCreateDedup(t *testing.T) {
 // TestCreateDedupAtOnce has 200 creates of one order at once.
 func TestCreateDedupAtOnce(t *testing.T) {
 	t.Parallel()
-	// Confirmed however busy the machine is.
-	patient := edit(t, "max_queries: 4", "max_queries: 4, timeout: 5s")
-	onDedupStacks(t, settings{gate: patient, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
+	onDedupStacks(t, settings{envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
 		s.reaches(0, func() {
 			var all sync.WaitGroup
 			for range 200 {
@@ -223,7 +221,7 @@ func TestCreateDedupAtOnce(t *testing.T) {
 func TestCreateLock(t *testing.T) {
 	t.Parallel()
 	locked := edit(t, "id: {header: x-order-id, optional: true}\n    create: {filter: orders,", "id: {header: x-order-id, optional: true}\n    create: {lock: settlement, filter: orders,",
-		"max_queries: 4", "timeout: 5s", "wait: {tries: 3, every: 100ms}", "wait: {up_to: 20s}")
+		"max_queries: 4, ", "", "wait: {tries: 3, every: 100ms}", "wait: {up_to: 20s}")
 	onDedupStacks(t, settings{gate: locked, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
 		var made, refused, busy atomic.Int64
 		s.reaches(1, func() {
@@ -256,7 +254,8 @@ func TestCreateLock(t *testing.T) {
 // TestCreateDedupWithoutTheTable has the table locked, and then the database away.
 func TestCreateDedupWithoutTheTable(t *testing.T) {
 	t.Parallel()
-	onDedupStacks(t, settings{}, func(t *testing.T, s *dedupStack) {
+	impatient := func(yaml string) string { return strings.ReplaceAll(yaml, ", timeout: 5s}", "}") }
+	onDedupStacks(t, settings{gate: impatient}, func(t *testing.T, s *dedupStack) {
 		s.create("/orders", "5").want(t, 409, "duplicate")
 		s.backend.asleep.Store(true) // or it would wait for the table
 		inTime := func(path, id string, status int, verdict string) {

@@ -19,7 +19,7 @@ func TestMessageTimeoutIsShorterThanAnswersAreHeld(t *testing.T) {
 	needsSidecar(t, "the module has no such limit")
 	t.Parallel()
 	b := newBackend(t)
-	short := both(withTestRoutes, edit(t, patience+"5s", patience+"0.2s"))
+	short := both(withTestRoutes, edit(t, patience+"5s", patience+"0.5s"))
 	for _, tt := range []struct {
 		name, path string
 		envoy      func(string) string

@@ -152,7 +152,7 @@ func (v *visitor) do(ctx context.Context, method, path string) (a answer, by str
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	a = answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(text)}
+	a = answerOf(resp, text)
 	return a, resp.Header.Get("Server"), err
 }
 

@@ -58,7 +58,7 @@ func (s *httpStack) forwardAuth(address, uri string) answer {
 	body, err := io.ReadAll(resp.Body)
 	must(s.t, err)
 	must(s.t, resp.Body.Close())
-	return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(body)}
+	return answerOf(resp, body)
 }
 
 // substitute replaces what must occur in a text.
@@ -107,7 +107,7 @@ func (s *httpStack) raw(request string) answer {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	must(s.t, err)
-	return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(text)}
+	return answerOf(resp, text)
 }
 
 func TestNginx(t *testing.T) {

@@ -117,6 +117,11 @@ type answer struct {
 	verdict string // x-ordergate-verdict
 	header  http.Header
 	body    string
+	again   func() answer // of a lookup that must made: makes it once more
+}
+
+func answerOf(resp *http.Response, body []byte) answer {
+	return answer{status: resp.StatusCode, verdict: resp.Header.Get("x-ordergate-verdict"), header: resp.Header, body: string(body)}
 }
 
 // client makes no connection that outlives a request, so that a test that ends
@@ -146,7 +151,7 @@ func (s *stack) send(ctx context.Context, method, path, body string, header ...s
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(text)}, err
+	return answerOf(resp, text), err
 }
 
 // must is send for a request that has to get an answer, soon.
@@ -158,12 +163,21 @@ func (s *stack) must(method, path, body string, header ...string) answer {
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", method, path, err)
 	}
+	if method == http.MethodGet || method == http.MethodHead {
+		a.again = func() answer { return s.must(method, path, body, header...) }
+	}
 	return a
 }
 
-// want checks the status and the verdict of an answer.
+// want checks the status and the verdict of an answer. On a busy machine ordergate may be held
+// up for longer than its window, and a lookup passes that is to be refused: it is repeated for
+// a while.
 func (a answer) want(t testing.TB, status int, verdict string) {
 	t.Helper()
+	for began := time.Now(); verdict == "absent" && a.verdict == "" && a.again != nil && time.Since(began) < 3*time.Second; {
+		time.Sleep(20 * time.Millisecond)
+		a = a.again()
+	}
 	if a.status != status || a.verdict != verdict {
 		t.Errorf("got %d %q (%.200s), want %d %q", a.status, a.verdict, a.body, status, verdict)
 	}
