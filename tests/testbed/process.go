@@ -16,6 +16,9 @@ import (
 const (
 	startLimit = 60 * time.Second // a JVM on a busy two-core machine needs seconds
 	stopLimit  = 20 * time.Second // between the polite signal and SIGKILL; Envoy takes seconds on a busy machine
+	// askAgain is when a program with children of its own gets the polite signal once more. A
+	// worker of PHP may drop one that comes as its request ends, and PHP would wait for it.
+	askAgain = 2 * time.Second
 )
 
 // Process is one server of a [Bed]: a program in a process group of its own,
@@ -67,7 +70,7 @@ func (p *Process) Tail() string {
 	return r.tail()
 }
 
-// Stop asks the process to end and waits; after five seconds it is killed. It
+// Stop asks the process to end and waits; after stopLimit it is killed. It
 // is an error if it had to be, if it exited with a status of its own (a race
 // detector's 66, say), or if it had ended before without being asked. A
 // process that was stopped, killed or waited for before is no error.
@@ -90,12 +93,21 @@ func (p *Process) Stop() error {
 	_ = p.signal(r, syscall.SIGCONT) // a paused one would not see the signal
 	timer := time.NewTimer(stopLimit)
 	defer timer.Stop()
-	select {
-	case <-r.done:
-	case <-timer.C:
-		_ = p.signal(r, syscall.SIGKILL)
-		<-r.done
-		return fmt.Errorf("stopping %s: it did not end within %v of %v and was killed", p.name, stopLimit, p.stop)
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for ended := false; !ended; {
+		select {
+		case <-r.done:
+			ended = true
+		case <-again.C:
+			if p.forks {
+				_ = p.signal(r, p.stop)
+			}
+		case <-timer.C:
+			_ = p.signal(r, syscall.SIGKILL)
+			<-r.done
+			return fmt.Errorf("stopping %s: it did not end within %v of %v and was killed", p.name, stopLimit, p.stop)
+		}
 	}
 	p.bed.logf("%s: stopped", p.name)
 	if !endedBy(r.err, p.stop) {
