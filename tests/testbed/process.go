@@ -17,7 +17,8 @@ const (
 	startLimit = 60 * time.Second // a JVM on a busy two-core machine needs seconds
 	stopLimit  = 20 * time.Second // between the polite signal and SIGKILL; Envoy takes seconds on a busy machine
 	// askAgain is when a program with children of its own gets the polite signal once more. A
-	// worker of PHP may drop one that comes as its request ends, and PHP would wait for it.
+	// worker of PHP drops one that it has queued when its request ends (zend_signal_deactivate
+	// of PHP), and PHP would wait for it.
 	askAgain = 2 * time.Second
 )
 
