@@ -199,9 +199,10 @@ func TestLogIsTrimmedUpToASnapshot(t *testing.T) {
 			d.create(more, c)
 			d.trim(c)
 			d.want(d.start(tc.settings), "one after that", append(ids, more...), presence.Absent)
-			if left, err := filepath.Glob(filepath.Join(os.TempDir(), "ordergate-log-*")); err != nil || len(left) > 0 {
-				t.Errorf("files %v are left, %v", left, err)
-			}
+			bedtest.Eventually(t, "no file is left", func() bool {
+				left, err := filepath.Glob(filepath.Join(os.TempDir(), "ordergate-log-*"))
+				return err == nil && len(left) == 0
+			})
 		})
 	}
 }
