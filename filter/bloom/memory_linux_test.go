@@ -63,18 +63,24 @@ func TestMemoryStartsAtACacheLine(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesBack drops a filter: its mapping must go.
+// TestMemoryGoesBack drops a filter: its mapping must go. The runtime may take its place with
+// one of its own.
 func TestMemoryGoesBack(t *testing.T) {
 	for _, layout := range layouts {
 		f := mustNew(t, params(layout, 2_000_000, 0.001))
 		f.Add("1001")
 		at := addressOf(f)
-		if mappingOf(t, at) == "" {
+		addresses := func() string { // and rights of the mapping that is there
+			first, _, _ := strings.Cut(mappingOf(t, at), "\n")
+			return first
+		}
+		mapped := addresses()
+		if mapped == "" {
 			t.Fatal("the memory of a filter is not there")
 		}
 		runtime.KeepAlive(f)
 		deadline := time.Now().Add(30 * time.Second)
-		for mappingOf(t, at) != "" {
+		for addresses() == mapped {
 			if time.Now().After(deadline) {
 				t.Fatal("the memory of a filter that nobody has is still there")
 			}
