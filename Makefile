@@ -89,8 +89,9 @@ test-module:
 # What the race detector would make too dear.
 test-plain:
 	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestManyFilters' \
-		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/engine ./internal/source ./internal/changelog ./internal/loader
+		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/engine ./internal/source ./internal/changelog
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
+	$(GOTEST) -run 'TestSearchSets' ./internal/loader # it has to be certain in time
 
 # The faults of locks and of the change log (docs/faults.md).
 test-faults:

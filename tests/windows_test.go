@@ -46,11 +46,9 @@ func TestRedisHangsUnderAFlood(t *testing.T) {
 		defer mu.Unlock()
 		looks = append(looks, look{asked.Sub(stopped), time.Since(asked), a.status})
 	})
-	refused, slow := 0, 0
+	refused, slowest := 0, time.Duration(0)
 	for _, l := range looks {
-		if l.took > window {
-			slow++
-		}
+		slowest = max(slowest, l.took)
 		if l.status == 404 {
 			refused++
 			if l.asked > window {
@@ -58,15 +56,14 @@ func TestRedisHangsUnderAFlood(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of 200 refused; %d took longer than a window", refused, slow)
+	t.Logf("%d of 200 refused; the slowest took %v", refused, slowest)
 	// The last read began a quarter of a window earlier at most: 75 lookups. Fewer on a busy machine.
 	if refused < 20 {
 		t.Errorf("%d lookups are refused before the window is over", refused)
 	}
-	// If lookups waited for Redis, each of the hundred after the window would take as long as
-	// Redis may, a second, or as long as Envoy waits for ordergate. A busy machine delays a few.
-	if slow > 50 {
-		t.Errorf("%d lookups took longer than %v while Redis hangs", slow, window)
+	// A lookup that waits takes as long as Redis may, a second; the rest is for a busy machine.
+	if slowest > window {
+		t.Errorf("a lookup took %v while Redis hangs", slowest)
 	}
 	must(t, s.server.Resume())
 	bedtest.Eventually(t, "a window is open again", func() bool { return s.must("GET", "/orders/77", "").status == 404 })

@@ -198,7 +198,7 @@ func (s *setSearch) run(steps int) string {
 					}
 				}
 			}
-			if time.Since(began) > time.Minute {
+			if time.Since(began) > 20*time.Second {
 				return fmt.Sprintf("%s is never certain: %s, %s", all[0].name, state, reason)
 			}
 			time.Sleep(5 * time.Millisecond)

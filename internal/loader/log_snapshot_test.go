@@ -98,10 +98,8 @@ func (d *trimming) create(ids []string, by *Loader) {
 func (d *trimming) trim(u *Loader) {
 	d.t.Helper()
 	err := u.logSnapshot.trim(d.t.Context())
-	for range 5 {
-		if errors.Is(err, changelog.ErrUnavailable) {
-			err = u.logSnapshot.trim(d.t.Context())
-		}
+	for tries := 0; tries < 5 && errors.Is(err, changelog.ErrUnavailable); tries++ {
+		err = u.logSnapshot.trim(d.t.Context())
 	}
 	if err != nil {
 		d.t.Fatal(err)

@@ -83,8 +83,8 @@ func gateConfig(t *testing.T, bed *bedtest.Bed, n int, rules string) string {
 	if !found {
 		t.Fatal("the example of ordergate's configuration has no rules to replace")
 	}
-	// A busy machine may hold ordergate up for longer than the default window, and lookups
-	// pass meanwhile: here those would be requests that nobody looked at.
+	// A busy machine may hold ordergate up for longer than the default window. Then it lets
+	// lookups of absent orders pass, which the test takes for a fault.
 	head = changed(t, head, []change{{"    capacity: 1_000_000 ", "    freshness: {window: 5s}\n    capacity: 1_000_000 "}})
 	return head + "\nrules:\n" + rules
 }
