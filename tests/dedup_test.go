@@ -254,7 +254,7 @@ func TestCreateLock(t *testing.T) {
 // TestCreateDedupWithoutTheTable has the table locked, and then the database away.
 func TestCreateDedupWithoutTheTable(t *testing.T) {
 	t.Parallel()
-	impatient := func(yaml string) string { return strings.ReplaceAll(yaml, ", timeout: 5s}", "}") }
+	impatient := func(yaml string) string { return strings.ReplaceAll(defaultWindow(yaml), ", timeout: 5s}", "}") }
 	onDedupStacks(t, settings{gate: impatient}, func(t *testing.T, s *dedupStack) {
 		s.create("/orders", "5").want(t, 409, "duplicate")
 		s.backend.asleep.Store(true) // or it would wait for the table

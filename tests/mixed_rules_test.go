@@ -26,7 +26,7 @@ func TestMixedRules(t *testing.T) {
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
 	gates := make(map[string]*testbed.Gate)
-	text := check(t)(s.GateExample(s.server.Addr(), idFile(t, 10)))
+	text := s.GateExample(s.server.Addr(), idFile(t, 10))
 	head, _, found := strings.Cut(text, "\nrules:\n")
 	if !found {
 		t.Fatal("the example has no rules")

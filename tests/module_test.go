@@ -75,8 +75,7 @@ func TestModuleRefusesItsConfiguration(t *testing.T) {
 	needsModule(t)
 	t.Parallel()
 	s := newStack(t, settings{backend: "127.0.0.1:1", orders: 1})
-	good, err := s.GateExample(s.server.Addr(), idFile(t, 1))
-	must(t, err)
+	good := s.GateExample(s.server.Addr(), idFile(t, 1))
 	library := s.Module()
 	for name, tc := range map[string]struct{ gate, from, to, want string }{
 		"a bad file":     {strings.Replace(good, "lease: 90s", "lease: soon", 1), "", "", "locks.settlement.lease: "},

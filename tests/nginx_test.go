@@ -30,7 +30,7 @@ func newHTTPStack(t testing.TB) *httpStack {
 		stack: &stack{Bed: bed, t: t, server: bed.Redis()},
 		reads: newBackend(t), writes: newBackend(t),
 	}
-	config := check(t)(s.GateExample(s.server.Addr(), idFile(t, 10)))
+	config := s.GateExample(s.server.Addr(), idFile(t, 10))
 	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	s.http = s.GateAddr(s.gate, "http")
 	return s

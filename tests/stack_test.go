@@ -62,7 +62,7 @@ func (s *stack) second(change settings) *stack {
 
 func (s *stack) start(change settings) {
 	s.t.Helper()
-	config := check(s.t)(s.GateExample(s.server.Addr(), idFile(s.t, change.orders)))
+	config := s.GateExample(s.server.Addr(), idFile(s.t, change.orders))
 	if change.gate != nil {
 		config = change.gate(config)
 	}

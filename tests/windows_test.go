@@ -15,12 +15,15 @@ import (
 // window is the default of freshness.window.
 const window = 500 * time.Millisecond
 
+// defaultWindow has the filter's window be that of the example.
+func defaultWindow(yaml string) string { return strings.Replace(yaml, bedtest.LongWindow, "", 1) }
+
 // TestRedisHangsUnderAFlood has Redis hang, and made-up IDs looked up, 200 in a second: as long as
 // the window holds each is refused, and after it each goes on, without a wait for Redis.
 func TestRedisHangsUnderAFlood(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: defaultWindow})
 	bedtest.Eventually(t, "a window is open", func() bool { return s.must("GET", "/orders/77", "").status == 404 })
 	must(t, s.server.Pause())
 	stopped := time.Now()
@@ -140,7 +143,7 @@ func TestCallsOfAnIdleOrdergate(t *testing.T) {
 	limits := map[string]float64{"evalsha": 9, "xread": 1.5, "pfadd": 2, "expire": 2, "pfcount": 1}
 	const most = 10 // for the log
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: defaultWindow})
 	bedtest.Eventually(t, "a window is open", func() bool { return s.must("GET", "/orders/77", "").status == 404 })
 	for _, flood := range []bool{false, true} {
 		before, begun, probes := s.calls(), time.Now(), 0

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // right, and the tables are whole.
 func TestRun(t *testing.T) {
 	bedtest.NeedProcesses(t)
+	benchtest.LongWindow(t)
 	for program, fetch := range map[string]string{"h2load": "bench", "redis-server": "redis"} {
 		if _, err := exec.LookPath(program); err != nil {
 			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})

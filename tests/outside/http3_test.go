@@ -69,7 +69,10 @@ func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site)) {
 	for _, attachment := range []string{"sidecar", "module"} {
 		t.Run(attachment, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, attachment, change{backend: true, envoy: func(text string) string { return addListener(shortened(text)) }})
+			s := newSite(t, attachment, change{
+				backend: true, gate: replaced(t, longWindow...),
+				envoy: func(text string) string { return addListener(shortened(text)) },
+			})
 			test(t, &http3Site{s, s.ListenerAddr(s.envoy, "orders-http3"), &tls.Config{
 				RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h3"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
 			}})

@@ -34,6 +34,7 @@ func needWrk(t *testing.T) {
 func TestRun(t *testing.T) {
 	bedtest.NeedProcesses(t)
 	needWrk(t)
+	benchtest.LongWindow(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
