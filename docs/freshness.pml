@@ -155,6 +155,7 @@ typedef Redis {
 	byte which;	/* ... in this incarnation */
 	short left;	/* ticks until its lease is over */
 	byte gone;	/* ticks since it is over; for REMOVE */
+	bool parted;	/* meta names the first incarnation as one that left; no other one leaves */
 	bool robbed;	/* it has not as many members as meta.members says */
 	bool stripped;	/* nor as many readers as meta.readers says */
 	bool reader[READERS];	/* it has this one ... */
@@ -460,6 +461,10 @@ inline serve(m, s) {
 		:: else
 		fi;
 #endif
+		if
+		:: redis[s].member -> redis[s].parted = true
+		:: else
+		fi;
 		redis[s].member = false
 	:: else
 	fi
@@ -867,15 +872,23 @@ inline startOver(j) {
 	r[j].ahead = 0; r[j].heard = 0
 }
 
+#ifdef M_FORGETFUL
+#define PARTED(j, s) true
+#elif defined(M_PARTED_ALL)
+#define PARTED(j, s) redis[s].parted
+#else
+#define PARTED(j, s) (redis[s].parted && r[j].knows == 1)
+#endif
+
 /* Has Redis forgotten its members? Then the reader makes A one again, with a lease that is
- * over, if it knew it. */
+ * over, if it knew it, and Redis does not know that it left. */
 inline meet(j, s) {
 	if
 	:: !redis[s].member && r[j].knows > 0 && (r[j].fresh || s != r[j].server) ->
-#ifndef M_FORGETFUL
-		setMember(s, r[j].knows-1);
-#endif
-		skip
+		if
+		:: PARTED(j, s)
+		:: else -> setMember(s, r[j].knows-1)
+		fi
 	:: else -> r[j].knows = (redis[s].member -> redis[s].which+1 : 0)
 	fi;
 	r[j].server = s
@@ -1365,7 +1378,8 @@ inline copyToReplica() {
 	copyReaders();
 	redis[1].which = redis[0].which;
 	redis[1].left = redis[0].left;
-	redis[1].gone = redis[0].gone
+	redis[1].gone = redis[0].gone;
+	redis[1].parted = redis[0].parted
 }
 
 /* A reply that was on its way may as well be lost. */
@@ -1404,6 +1418,7 @@ inline loseLog(n) {
 
 inline loseMeta() {
 	redis[0].epoch = 0; redis[0].era = 0; redis[0].ahead = BACK; redis[0].robbed = false; redis[0].stripped = false;
+	redis[0].parted = false;
 #ifdef WIDER
 	redis[0].wide = false;
 #endif

@@ -6,7 +6,8 @@
 --          last entry), term (of the server's history), now (the latest time
 --          seen, to 50 ms), era (named anew whenever all leases end), members (how many there are),
 --          modern (how many of them wait for windows), readers (how many there are), window
---          (the longest of any reader that there was, in ms), trimmed (see trim.lua)
+--          (the longest of any reader that there was, in ms), trimmed (see trim.lua),
+--          left (the members that left last, see leave.lua)
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
 -- KEYS[4]  the inbox, a list of IDs that anybody may push to

@@ -265,3 +265,57 @@ func TestLeaveAfterAFailover(t *testing.T) {
 	}
 	waitSure(t, b)
 }
+
+// TestWhoLeftIsNotCalledBack: a member leaves, and Redis loses its members before the others have
+// read that. They restore all but that one: one that is cut off, though an earlier one with its
+// instance ID left, and a follower, which left and came back under its name.
+func TestWhoLeftIsNotCalledBack(t *testing.T) {
+	t.Parallel()
+	s, ctx := startRealServer(t), t.Context()
+	earlier := runInstance(t, s, brisk("cut off"))
+	waitSure(t, earlier)
+	earlier.stop()
+	left := runInstance(t, s, brisk("left"))
+	off, offWire := wiredInstance(t, s, brisk("cut off"))
+	b, w := wiredInstance(t, s, brisk("b"))
+	follower := b.NewMember("source:db", brisk("").Lease)
+	renew := func() {
+		t.Helper()
+		if err := follower.Renew(ctx, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew()
+	if err := follower.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it knows the others", func() bool {
+		renew()
+		known := b.Members()
+		return slices.Contains(known, left.member.Name()) && slices.Contains(known, off.member.Name()) && slices.Contains(known, follower.Name())
+	})
+	w.set(only(b.page, cut))
+	offWire.set(cut)
+	left.stop()
+	if err := errors.Join(b.client.Del(ctx, membersKey).Err(), failover(ctx, b.client)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(b.Members(), left.member.Name()) {
+		t.Error("it has read that the other one left")
+	}
+	w.set(nil)
+	eventually(t, "who is cut off is called back", func() bool { return members(t, b.client)[off.member.Name()] != 0 })
+	m := members(t, b.client)
+	if _, ok := m[left.member.Name()]; ok {
+		t.Error("who left is called back")
+	}
+	if _, ok := m[follower.Name()]; !ok {
+		t.Error("the follower is not called back")
+	}
+	offWire.set(nil)
+	eventually(t, "all are back", func() bool {
+		renew()
+		return b.Wait(ctx) == nil
+	})
+	waitSure(t, off)
+}
