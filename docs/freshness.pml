@@ -461,10 +461,7 @@ inline serve(m, s) {
 		:: else
 		fi;
 #endif
-		if
-		:: redis[s].member -> redis[s].parted = true
-		:: else
-		fi;
+		redis[s].parted = (redis[s].parted || redis[s].member);
 		redis[s].member = false
 	:: else
 	fi
