@@ -27,7 +27,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // right, and the tables are whole.
 func TestRun(t *testing.T) {
 	bedtest.NeedProcesses(t)
-	benchtest.LongWindow(t)
 	for program, fetch := range map[string]string{"h2load": "bench", "redis-server": "redis"} {
 		if _, err := exec.LookPath(program); err != nil {
 			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})
@@ -36,7 +35,7 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-requests", "6400"}, &stdout, &stderr))
+	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-requests", "6400", "-window", benchtest.LongWindow}, &stdout, &stderr))
 	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 18 {
 		t.Errorf("%d measurements, want 18: %s", got, &stderr)
 	}
@@ -53,9 +52,10 @@ func TestRun(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	benchtest.Flags(t, parseFlags, []benchtest.FlagTest[settings]{
-		{Name: "defaults", Want: settings{benchmark.Settings{Rounds: 5}, 100_000}},
-		{Name: "all", Args: []string{"-rounds", "2", "-requests", "7000", "-markdown"}, Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, 7000}},
+		{Name: "defaults", Want: settings{benchmark.Settings{Rounds: 5}, 100_000, 500 * time.Millisecond}},
+		{Name: "all", Args: []string{"-rounds", "2", "-requests", "7000", "-window", "1s", "-markdown"}, Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, 7000, time.Second}},
 		{Name: "too few requests", Args: []string{"-requests", "6399"}, Err: "-requests 6399: use 6400 or more"},
+		{Name: "a short window", Args: []string{"-window", "99ms"}, Err: "-window 99ms: use 100ms to 10s"},
 		{Name: "an argument", Args: []string{"all"}, Err: `argument "all": there are only flags, see -help`},
 	})
 }

@@ -28,7 +28,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 	s := section{title: "t", share: 2, contenders: []contender{
 		fixed(&turns, "a", benchmark.Sample{rate: 1}), fixed(&turns, "b", benchmark.Sample{rate: 2}), fixed(&turns, "c", benchmark.Sample{rate: 3}),
 	}}
-	got, err := s.measure(t.Context(), settings{benchmark.Settings{Rounds: 3}, 200}, io.Discard)
+	got, err := s.measure(t.Context(), settings{Settings: benchmark.Settings{Rounds: 3}, requests: 200}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestMeasureNamesWhoFailed(t *testing.T) {
 				return benchmark.Sample{}, nil
 			}},
 		}}
-		_, err := s.measure(t.Context(), settings{benchmark.Settings{Rounds: 1}, 100}, io.Discard)
+		_, err := s.measure(t.Context(), settings{Settings: benchmark.Settings{Rounds: 1}, requests: 100}, io.Discard)
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), `"ours" of "Checks"`) {
 			t.Errorf("round %d failed: error %v", failing, err)
 		}

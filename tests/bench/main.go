@@ -39,6 +39,7 @@ const startLimit = 5 * time.Minute
 type settings struct {
 	benchmark.Settings
 	requests int
+	window   time.Duration
 }
 
 func main() { os.Exit(benchmark.Main("bench", run)) }
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "starting the servers")
 		starting, cancel := context.WithTimeout(ctx, startLimit)
 		defer cancel()
-		all, err := start(starting, bed)
+		all, err := start(starting, bed, s.window)
 		if err != nil {
 			return err
 		}
@@ -101,11 +102,12 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	flags.IntVar(&s.requests, "requests", 100_000, fmt.Sprintf(
 		"requests a round to the gRPC port alone; through Envoy it is a %dth, and a %dth for settlements",
 		lookupShare, settleShare))
+	benchmark.RegisterWindow(flags, &s.window)
 	if err := s.Parse(flags, args); err != nil {
 		return s, err
 	}
 	if s.requests < minRequests {
 		return s, fmt.Errorf("-requests %d: use %d or more", s.requests, minRequests)
 	}
-	return s, nil
+	return s, benchmark.CheckWindow(s.window)
 }

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,16 +52,16 @@ type sidecar struct {
 }
 
 // start starts the servers; they end with the bed, but for what close ends.
-func start(ctx context.Context, bed *testbed.Bed) (*servers, error) {
+func start(ctx context.Context, bed *testbed.Bed, window time.Duration) (*servers, error) {
 	s := &servers{dir: bed.Dir()}
-	if err := s.start(ctx, bed); err != nil {
+	if err := s.start(ctx, bed, window); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *servers) start(ctx context.Context, bed *testbed.Bed) error {
+func (s *servers) start(ctx context.Context, bed *testbed.Bed, window time.Duration) error {
 	backend, err := s.serveOrders()
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (s *servers) start(ctx context.Context, bed *testbed.Bed) error {
 	if err != nil {
 		return err
 	}
-	if s.window, err = startOrdergate(ctx, bed, ordergate, ids, "window"); err != nil {
+	if s.window, err = startOrdergate(ctx, bed, ordergate, ids, fmt.Sprintf("{window: %v}", window)); err != nil {
 		return err
 	}
 	if s.windowless, err = startOrdergate(ctx, bed, ordergate, ids, "none"); err != nil {
@@ -156,11 +156,9 @@ func startOrdergate(ctx context.Context, bed *testbed.Bed, binary, ids, freshnes
 	if err != nil {
 		return nil, err
 	}
-	const filter = "\n  orders:\n"
-	if strings.Count(config, filter) != 1 {
-		return nil, errors.New("setting the freshness: the example's filter is not called orders any more")
+	if config, err = testbed.WithFreshness(config, freshness); err != nil {
+		return nil, err
 	}
-	config = strings.Replace(config, filter, filter+"    freshness: "+freshness+"\n", 1)
 	gate, err := bed.Gate(ctx, binary, config)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -51,6 +52,16 @@ func (b *Bed) GateExample(redis, ids string) (string, error) {
 		return "", fmt.Errorf("ordergate.yaml has no sources, followed by an empty line")
 	}
 	return before + "\nsources:\n  seed: {kind: csv, path: " + ids + "}\n\n" + after, nil
+}
+
+// WithFreshness sets how long the filter of an example is certain: freshness is "none", or
+// such as "{window: 1s}".
+func WithFreshness(gate, freshness string) (string, error) {
+	const filter = "\n  orders:\n"
+	if strings.Count(gate, filter) != 1 {
+		return "", errors.New("setting the freshness: the example's filter is not called orders any more")
+	}
+	return strings.Replace(gate, filter, filter+"    freshness: "+freshness+"\n", 1), nil
 }
 
 // GateAsShipped returns examples/envoy/ordergate.yaml with its sockets in the directory

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed"
 )
@@ -43,6 +44,19 @@ func OnBed(do func(*testbed.Bed) error) (err error) {
 	}
 	defer func() { err = errors.Join(err, bed.Close()) }()
 	return do(bed)
+}
+
+// RegisterWindow adds the flag -window to a set, for [CheckWindow].
+func RegisterWindow(flags *flag.FlagSet, window *time.Duration) {
+	flags.DurationVar(window, "window", 500*time.Millisecond, "ordergate's window")
+}
+
+// CheckWindow returns an error for a window that ordergate does not have.
+func CheckWindow(window time.Duration) error {
+	if window < 100*time.Millisecond || window > 10*time.Second {
+		return fmt.Errorf("-window %v: use 100ms to 10s", window)
+	}
+	return nil
 }
 
 // Settings are the flags that all commands have.

@@ -108,7 +108,7 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	flags := flag.NewFlagSet("distance", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	list := flags.String("distances", "0,1,5,50,200,250,300", "how many ms a round trip to Redis takes longer, the nearest first")
-	flags.DurationVar(&s.window, "window", 500*time.Millisecond, "ordergate's window")
+	benchmark.RegisterWindow(flags, &s.window)
 	flags.DurationVar(&s.length, "for", 3*time.Second, "how long each distance is measured in a round")
 	flags.IntVar(&s.creates, "creates", 20, "creates per second")
 	flags.IntVar(&s.rounds, "rounds", 5, "how often each distance is measured, in turns with the others")
@@ -119,8 +119,8 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	switch {
 	case flags.NArg() > 0:
 		return s, fmt.Errorf("argument %q: there are only flags, see -help", flags.Arg(0))
-	case s.window < 100*time.Millisecond || s.window > 10*time.Second:
-		return s, fmt.Errorf("-window %v: use 100ms to 10s", s.window)
+	case benchmark.CheckWindow(s.window) != nil:
+		return s, benchmark.CheckWindow(s.window)
 	case s.length <= 0:
 		return s, fmt.Errorf("-for %v: use more than 0s", s.length)
 	case s.creates < 1 || s.creates > 1000:

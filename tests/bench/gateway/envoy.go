@@ -166,12 +166,5 @@ func gateConfig(bed *testbed.Bed, redisAddr, ids, freshness string) (string, err
     id: {path: id, format: digits}
     ` + many + `, once: {}}
 `
-	if freshness == "" {
-		return config, nil
-	}
-	const filter = "\n  orders:\n"
-	if strings.Count(config, filter) != 1 {
-		return "", fmt.Errorf("setting the freshness: the example's filter is not called %s any more", listenerName)
-	}
-	return strings.Replace(config, filter, filter+"    freshness: "+freshness+"\n", 1), nil
+	return testbed.WithFreshness(config, freshness)
 }

@@ -40,6 +40,7 @@ const (
 type settings struct {
 	benchmark.Settings
 	length   time.Duration
+	window   time.Duration
 	sections string
 	plot     string
 	browser  bool
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stderr, "starting the servers")
 		starting, cancel := context.WithTimeout(ctx, startLimit)
 		defer cancel()
-		all, err := start(starting, bed)
+		all, err := start(starting, bed, s.window)
 		if err != nil {
 			return err
 		}
@@ -125,6 +126,7 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	flags.SetOutput(stderr)
 	s.Register(flags)
 	flags.DurationVar(&s.length, "time", 4*time.Second, "length of a round")
+	benchmark.RegisterWindow(flags, &s.window)
 	flags.StringVar(&s.sections, "sections", "", "sections to measure, by name, separated by commas: refuse, pass, settle, once; all if empty")
 	flags.BoolVar(&s.browser, "browser", false, "send the headers of a browser's script, not Host alone")
 	flags.StringVar(&s.plot, "plot", "", "write a plot of the medians to this SVG file")
@@ -134,5 +136,5 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	if s.length < leastLength || s.length > mostLength {
 		return s, fmt.Errorf("-time %v: use %v to %v", s.length, leastLength, mostLength)
 	}
-	return s, nil
+	return s, benchmark.CheckWindow(s.window)
 }

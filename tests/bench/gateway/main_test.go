@@ -34,12 +34,11 @@ func needWrk(t *testing.T) {
 func TestRun(t *testing.T) {
 	bedtest.NeedProcesses(t)
 	needWrk(t)
-	benchtest.LongWindow(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "plot.svg")
-	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-time", "100ms", "-plot", file}, &stdout, &stderr))
+	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-time", "100ms", "-window", benchtest.LongWindow, "-plot", file}, &stdout, &stderr))
 	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 28 {
 		t.Errorf("%d measurements, want 28: %s", got, &stderr)
 	}
@@ -62,12 +61,13 @@ func TestRun(t *testing.T) {
 func TestFlags(t *testing.T) {
 	usual := benchmark.Settings{Rounds: 5}
 	benchtest.Flags(t, parseFlags, []benchtest.FlagTest[settings]{
-		{Name: "defaults", Want: settings{Settings: usual, length: 4 * time.Second}},
+		{Name: "defaults", Want: settings{Settings: usual, length: 4 * time.Second, window: 500 * time.Millisecond}},
 		{
-			Name: "all", Args: []string{"-rounds", "2", "-time", "1s", "-markdown", "-sections", "a,b", "-plot", "p", "-browser"},
-			Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, time.Second, "a,b", "p", true},
+			Name: "all", Args: []string{"-rounds", "2", "-time", "1s", "-window", "2s", "-markdown", "-sections", "a,b", "-plot", "p", "-browser"},
+			Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, time.Second, 2 * time.Second, "a,b", "p", true},
 		},
 		{Name: "too short", Args: []string{"-time", "1ms"}, Err: "-time 1ms: use 100ms to 1m0s"},
+		{Name: "a short window", Args: []string{"-window", "99ms"}, Err: "-window 99ms: use 100ms to 10s"},
 		{Name: "too long", Args: []string{"-time", "2m"}, Err: "-time 2m0s: use 100ms to 1m0s"},
 		{Name: "an argument", Args: []string{"all"}, Err: `argument "all": there are only flags, see -help`},
 	})

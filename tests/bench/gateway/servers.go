@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,7 @@ const noWindow = "none"
 // the backend, which they share.
 type servers struct {
 	bed     *testbed.Bed
+	window  string // the freshness of most
 	backend string // "host:port"
 	ids     string // a file of the orders
 	binary  string // ordergate
@@ -52,8 +54,8 @@ type servers struct {
 }
 
 // start starts the servers; they end with the bed, but for what close ends.
-func start(ctx context.Context, bed *testbed.Bed) (*servers, error) {
-	s := &servers{bed: bed}
+func start(ctx context.Context, bed *testbed.Bed, window time.Duration) (*servers, error) {
+	s := &servers{bed: bed, window: fmt.Sprintf("{window: %v}", window)}
 	if err := s.start(ctx); err != nil {
 		s.close()
 		return nil, err
@@ -72,9 +74,9 @@ func (s *servers) start(ctx context.Context) error {
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopPasses, false) },
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopRefuses, true) },
 		s.startNoopModule,
-		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, "") },
+		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, s.window) },
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzNone, noWindow) },
-		func(ctx context.Context) error { return s.startModule(ctx, &s.module, "") },
+		func(ctx context.Context) error { return s.startModule(ctx, &s.module, s.window) },
 		func(ctx context.Context) error { return s.startModule(ctx, &s.moduleNone, noWindow) },
 		s.startByHand,
 	} {

@@ -17,12 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// LongWindow gives the ordergates that a test starts a longer window than the default, in
-// which they are certain of absent orders although the tests beside it hold them up.
-func LongWindow(t *testing.T) {
-	t.Helper()
-	t.Setenv("ORDERGATE_FILTERS_ORDERS_FRESHNESS", "window: 5s")
-}
+// LongWindow is a -window in which ordergate is certain of absent orders although the tests
+// beside it hold it up.
+const LongWindow = "5s"
 
 // Golden compares with a file of testdata.
 func Golden(t *testing.T, name, got string) {
