@@ -15,8 +15,10 @@ import (
 // window is the default of freshness.window.
 const window = 500 * time.Millisecond
 
-// defaultWindow has the filter's window be that of the example.
-func defaultWindow(yaml string) string { return strings.Replace(yaml, bedtest.LongWindow, "", 1) }
+// defaultWindow has the filter's window be the default.
+func defaultWindow(yaml string) string {
+	return strings.Replace(yaml, bedtest.LongWindow, fmt.Sprintf("{window: %v}", window), 1)
+}
 
 // TestRedisHangsUnderAFlood has Redis hang, and made-up IDs looked up, 200 in a second: as long as
 // the window holds each is refused, and after it each goes on, without a wait for Redis.

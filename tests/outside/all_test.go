@@ -40,7 +40,9 @@ func scaled(t testing.TB) scale {
 		return scale{length: 10 * time.Minute, hold: time.Minute, slow: 10 * time.Second}
 	}
 	return scale{length: 20 * time.Second, hold: 6 * time.Second, slow: time.Second, change: change{
-		gate:  replaced(t, append([]string{"{hold: 60s}", "{hold: 6s}"}, longWindow...)...),
+		gate: func(text string) string {
+			return longWindow(t)(replaced(t, "{hold: 60s}", "{hold: 6s}")(text))
+		},
 		envoy: replaced(t, "                  timeout: 30s\n", "                  timeout: 3s\n"),
 	}}
 }

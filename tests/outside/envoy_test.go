@@ -340,7 +340,7 @@ func TestSlowReader(t *testing.T) {
 // TestAbsentOrdersLeaveNothing settles orders that do not exist: Redis has nothing of it.
 func TestAbsentOrdersLeaveNothing(t *testing.T) {
 	t.Parallel()
-	onBoth(t, change{gate: replaced(t, longWindow...)}, func(t *testing.T, s *site) {
+	onBoth(t, change{gate: longWindow(t)}, func(t *testing.T, s *site) {
 		for i := range 20 {
 			if status, h := s.ask("127.0.0.1", "POST", fmt.Sprintf("/orders/%d/settle", 1e9+i)); status != 404 || h.Get("x-ordergate-verdict") != "absent" {
 				t.Errorf("an order that does not exist is settled with %d", status)

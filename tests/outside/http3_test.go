@@ -70,7 +70,7 @@ func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site)) {
 		t.Run(attachment, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, attachment, change{
-				backend: true, gate: replaced(t, longWindow...),
+				backend: true, gate: longWindow(t),
 				envoy: func(text string) string { return addListener(shortened(text)) },
 			})
 			test(t, &http3Site{s, s.ListenerAddr(s.envoy, "orders-http3"), &tls.Config{

@@ -146,9 +146,10 @@ func changed(text string, f func(string) string) string {
 	return f(text)
 }
 
-// longWindow has the filter certain although a busy machine holds ordergate up. The answers to
-// creates may still be held for less time than Envoy's message_timeout.
-var longWindow = []string{"    capacity: 1_000_000 ", "    freshness: {window: 1500ms}\n    capacity: 1_000_000 "}
+// longWindow has the filter certain although a busy machine holds ordergate up.
+func longWindow(t testing.TB) func(string) string {
+	return func(text string) string { return bedtest.WithLongWindow(t, text) }
+}
 
 // replaced replaces parts of an example, which have to be there once: pairs of what is
 // and what shall be.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -188,22 +187,25 @@ func (b *Bed) Build(pkg string, race bool) string {
 	})
 }
 
-// LongWindow is the line of [Bed.GateExample] that makes its filter's window longer than the
-// default: a busy machine may hold ordergate up for longer than that, and then lookups of
-// absent orders pass, which a test would take for a fault. The answers to creates may still be
-// held for less time than the message_timeout of Envoy's example.
-const LongWindow = "    freshness: {window: 1500ms}\n"
+// LongWindow is longer than the default: a busy machine may hold ordergate up for longer than
+// that, and then lookups of absent orders pass, which a test would take for a fault. The answers
+// to creates may still be held for less time than the message_timeout of Envoy's example.
+const LongWindow = "{window: 1500ms}"
+
+// WithLongWindow gives the filter of an example a [LongWindow].
+func WithLongWindow(tb testing.TB, gate string) string {
+	tb.Helper()
+	gate, err := testbed.WithFreshness(gate, LongWindow)
+	Check(tb, err)
+	return gate
+}
 
 // GateExample returns ordergate's example, with a [LongWindow]; see [testbed.Bed.GateExample].
 func (b *Bed) GateExample(redis, ids string) string {
 	b.tb.Helper()
 	text, err := b.Bed.GateExample(redis, ids)
 	Check(b.tb, err)
-	before, after, found := strings.Cut(text, "\n  orders:\n")
-	if !found {
-		b.tb.Fatal("the example has no filter called orders")
-	}
-	return before + "\n  orders:\n" + LongWindow + after
+	return WithLongWindow(b.tb, text)
 }
 
 // Gate starts an ordergate and waits until it is ready; see
