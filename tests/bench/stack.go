@@ -191,6 +191,9 @@ func (s *sidecar) startEnvoy(ctx context.Context, bed *testbed.Bed, backend stri
 	if err != nil {
 		return err
 	}
+	if config, err = testbed.Unhurried(config); err != nil {
+		return err
+	}
 	if s.envoy, err = bed.Envoy(ctx, config); err != nil {
 		return err
 	}

@@ -54,6 +54,12 @@ func (b *Bed) GateExample(redis, ids string) (string, error) {
 	return before + "\nsources:\n  seed: {kind: csv, path: " + ids + "}\n\n" + after, nil
 }
 
+// Unhurried has Envoy wait for the verdict on a request for longer than any machine is busy:
+// the example goes on without one.
+func Unhurried(envoy string) (string, error) {
+	return replaceAll("envoy.yaml", envoy, map[string]string{"                timeout: 0.5s": "                timeout: 50s"})
+}
+
 // WithFreshness sets how long the filter of an example is certain: freshness is "none", or
 // such as "{window: 1s}".
 func WithFreshness(gate, freshness string) (string, error) {

@@ -188,6 +188,9 @@ func (s *servers) startSidecar(ctx context.Context, g *gateway, sidecar *testbed
 	if err != nil {
 		return err
 	}
+	if config, err = testbed.Unhurried(config); err != nil {
+		return err
+	}
 	if config, err = quiet(config); err != nil {
 		return err
 	}
