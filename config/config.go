@@ -471,7 +471,7 @@ type ID struct {
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
 	Cookie string `mapstructure:"cookie"`
 
-	Optional bool   `mapstructure:"optional"`  // create rules only, the same in all entries: a request may have no ID
+	Optional bool   `mapstructure:"optional"`  // not in rules that settle, the same in all entries: a request may have no ID
 	JSONType string `mapstructure:"json_type"` // with json; default any
 	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
 	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
@@ -480,17 +480,21 @@ type ID struct {
 	Format    string `mapstructure:"format"`     // default digits
 	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1
 	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
+	Max       IDMax  `mapstructure:"max"`        // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
 	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
 	Time      IDTime `mapstructure:"time"`       // with formats timestamped and snowflake
 }
 
-// IDTime locates the creation time in an ID. Layout and At are for the format timestamped,
-// Epoch and Shift for snowflake. A layout is one of package time without separators: a year
+// IDMax is the largest number that an ID may be: digits, or a word of [IDMax.Digits].
+type IDMax string
+
+// IDTime locates the creation time in an ID. Layout and At are for the format timestamped, Shift
+// for snowflake. A timestamped ID has either a layout or an epoch. A layout is one of package time without separators: a year
 // (2006 or 06), a day (01 and 02, or 002), and optionally 15, 04 and 05.
 type IDTime struct {
-	Layout string `mapstructure:"layout"` // default 20060102150405
+	Layout string `mapstructure:"layout"` // default 20060102150405, without an epoch
 	At     int    `mapstructure:"at"`     // offset of the first digit of the date, in bytes; default 0
-	Epoch  string `mapstructure:"epoch"`  // RFC 3339, the time of 0 milliseconds; no default
+	Epoch  string `mapstructure:"epoch"`  // snowflake: RFC 3339, the time of 0 milliseconds; timestamped: the unit since 1970, ms (13 digits) or s (10); no default
 	Shift  int    `mapstructure:"shift"`  // bits below the milliseconds, 0 to 32; default 22
 }
 

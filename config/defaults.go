@@ -336,7 +336,9 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	case FormatPattern:
 		longest = 64
 	case FormatTimestamped:
-		fill(doc, path+".time.layout", &id.Time.Layout, "20060102150405")
+		if id.Time.Epoch == "" && !doc.given(path+".time.epoch") {
+			fill(doc, path+".time.layout", &id.Time.Layout, "20060102150405")
+		}
 	case FormatSnowflake:
 		fill(doc, path+".time.shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
 	}

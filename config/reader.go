@@ -237,6 +237,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.freshness(n, path, shown)
 	case t == onceStatusType && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int":
 		return n.Value, true
+	case t == idMaxType && n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"): // a float beyond 64 bits
+		return n.Value, true
 	case t == oncePartsType:
 		return r.onceParts(n, path, shown)
 	case t == onceNamesType:

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -37,8 +38,41 @@ func (v *validator) format(path string, id ID) {
 			v.reject(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
 		}
 	}
+	v.max(path, id)
 	v.pattern(path, id)
 	v.time(path, id)
+}
+
+var idMaxType = reflect.TypeFor[IDMax]()
+
+// idMaxWords are the largest numbers of types. A double has each whole number up to its own.
+var idMaxWords = map[IDMax]string{
+	"int32": "2147483647", "uint32": "4294967295", "double": "9007199254740992", "int64": "9223372036854775807",
+}
+
+// idMaxNumber matches a number as it may stand in an ID, but for underscores.
+var idMaxNumber = regexp.MustCompile(`^[1-9][0-9]*$`)
+
+// Digits returns a valid largest number in digits; "" if there is none.
+func (m IDMax) Digits() string {
+	if digits := idMaxWords[m]; digits != "" {
+		return digits
+	}
+	return strings.ReplaceAll(string(m), "_", "")
+}
+
+func (v *validator) max(path string, id ID) {
+	at := path + ".max"
+	given := id.Max != "" || v.given(at)
+	switch digits := id.Max.Digits(); {
+	case !given || v.discarded[path+".format"]:
+	case id.Format == FormatUUID || id.Format == FormatPattern:
+		v.reject(at, "is for numbers only, and format %s has none: remove it", id.Format)
+	case !idMaxNumber.MatchString(digits) || len(digits) > maxDigits:
+		v.reject(at, "%s is neither a number of 1 to %d digits nor one of int32, uint32, double, int64", quote(string(id.Max)), maxDigits)
+	case len(digits) < id.MinLength:
+		v.reject(at, "%s has fewer digits than min_length %d, so no ID would fit", quote(string(id.Max)), id.MinLength)
+	}
 }
 
 func (v *validator) pattern(path string, id ID) {
@@ -89,15 +123,8 @@ func (v *validator) time(path string, id ID) {
 	switch {
 	case v.discarded[path+".format"]:
 	case id.Format == FormatTimestamped:
-		v.option(at, "epoch", t.Epoch != "", false, "format snowflake")
 		v.option(at, "shift", t.Shift != 0, false, "format snowflake")
-		if !isDateLayout(t.Layout) {
-			v.reject(at+".layout", "%s is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102", quote(t.Layout))
-		} else if most := id.MaxLength - len(t.Layout); t.At < 0 || t.At > most && most >= 0 {
-			v.reject(at+".at", "%d is out of range: 0 to %d are allowed, or the date goes past max_length", t.At, most)
-		} else if most < 0 {
-			v.reject(at+".layout", "%s is longer than max_length %d", quote(t.Layout), id.MaxLength)
-		}
+		v.date(path, id)
 	case id.Format == FormatSnowflake:
 		v.option(at, "layout", t.Layout != "", false, "format timestamped")
 		v.option(at, "at", t.At != 0, false, "format timestamped")
@@ -105,6 +132,31 @@ func (v *validator) time(path string, id ID) {
 		v.epoch(path, t.Epoch)
 	case t != IDTime{} || v.given(at):
 		v.reject(at, "is for formats timestamped and snowflake only: set one of them, or remove this")
+	}
+}
+
+// epochDigits are the units of an epoch of format timestamped, and the digits of a count.
+var epochDigits = map[string]int{"ms": 13, "s": 10}
+
+// date checks the date in an ID of format timestamped.
+func (v *validator) date(path string, id ID) {
+	at, t := path+".time", id.Time
+	key, value, length := ".layout", t.Layout, len(t.Layout)
+	if t.Epoch != "" || v.given(at+".epoch") {
+		key, value, length = ".epoch", t.Epoch, epochDigits[t.Epoch]
+	}
+	most := id.MaxLength - length
+	switch {
+	case key == ".epoch" && (t.Layout != "" || v.given(at+".layout")):
+		v.reject(at+".epoch", "excludes layout: give one of them")
+	case key == ".epoch" && length == 0:
+		v.reject(at+".epoch", "%s is neither ms nor s: with format timestamped, it is the unit of a count since 1970 (13 digits of ms, 10 of s)", quote(t.Epoch))
+	case key == ".layout" && !isDateLayout(t.Layout):
+		v.reject(at+".layout", "%s is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102", quote(t.Layout))
+	case most < 0:
+		v.reject(at+key, "%s is longer than max_length %d", quote(value), id.MaxLength)
+	case t.At < 0 || t.At > most:
+		v.reject(at+".at", "%d is out of range: 0 to %d are allowed, or the date goes past max_length", t.At, most)
 	}
 }
 

@@ -61,10 +61,9 @@ func (v *validator) ids(path string, r Rule) {
 		v.locationsDiffer(places, earlier)
 		earlier = append(earlier, places...)
 		v.bodyOptions(here, id, r.Create != nil)
-		if id.Optional && needed {
-			v.reject(here+".optional", "is for create only: lookup and settle need an ID")
-		}
-		if r.Create != nil && id.Optional != r.IDs[0].Optional {
+		if id.Optional && r.Settle != nil {
+			v.reject(here+".optional", "is for lookup and create only: settle needs an ID")
+		} else if id.Optional != r.IDs[0].Optional {
 			v.reject(here+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, n))
 		}
 		v.format(here, id)

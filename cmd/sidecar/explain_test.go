@@ -36,6 +36,10 @@ rules:
     match: {methods: [GET], path: "/orders/{id}"}
     id: {path: id}
     lookup: {filter: orders}
+  - name: form
+    match: {methods: [GET], path: /form}
+    id: {query: order_id, optional: true, max: int32}
+    lookup: {filter: orders}
   - name: create
     match: {methods: [POST], path: /orders}
     id: {json: orderId, optional: true}
@@ -119,6 +123,17 @@ found        42 in cookie oid
 found        42 in form field orderId
 order ID     42
 lock key     order:lock:42`},
+		{"lookup of nothing", []string{"GET /form"}, `
+rule         form (lookup, enforce)
+verdict      none
+status       the backend's
+reason       the request names no order, and need not: it goes on, and nothing is looked up`},
+		{"lookup of an empty ID", []string{"GET /form?order_id="}, `
+verdict      none
+status       the backend's
+reason       the request names no order, and need not: it goes on, and nothing is looked up`},
+		{"number that wraps", []string{"GET /form?order_id=4294967338"}, `
+verdict      invalid`},
 		{"create", []string{"POST /orders"}, `
 rule         create (create, enforce)
 verdict      none

@@ -87,6 +87,8 @@ func (e *explanation) becauseOf(p *gate.Policy) string {
 		return "the lock decides; the new ID is learned from the answer"
 	case p.Lookup != nil && locks:
 		return "the order ID is well-formed: the filter decides, then the lock"
+	case p.Lookup != nil && e.ID == nil && p.Rule.Optional:
+		return "the request names no order, and need not: it goes on, and nothing is looked up"
 	case p.Lookup != nil:
 		return "the order ID is well-formed: the filter decides"
 	case locks:

@@ -44,6 +44,13 @@ func newBench(t testing.TB, observe bool) *bench {
 			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path},
 			Settle: &gate.Settle{Lock: b.lock},
 		},
+		{
+			Rule: order.Rule{
+				Name: "form", Methods: []string{"GET"}, Path: "/form", Optional: true,
+				IDs: []order.ID{{In: order.InQuery, Name: "order_id", Format: digits}},
+			},
+			Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
+		},
 	}
 	for i := range policies {
 		policies[i].Observe = observe

@@ -18,11 +18,12 @@ func (c *Call) Possible(named bool) (list []Verdict) {
 			}
 		})
 	}
+	nothing := p.Lookup == nil || !named && p.Rule.Optional // nothing is looked up
 	can := [Verdicts]bool{
-		VerdictNone:        p.Lookup == nil && !locks,
+		VerdictNone:        nothing && !locks,
 		VerdictAbsent:      p.Lookup != nil && named,
 		VerdictMaybe:       p.Lookup != nil && named && !locks,
-		VerdictUnknown:     (p.Lookup != nil || dedup != nil && !dedup.Refuse) && !locks,
+		VerdictUnknown:     (!nothing || dedup != nil && !dedup.Refuse) && !locks,
 		VerdictBusy:        byOrder,
 		VerdictUnavailable: locks || dedup != nil && dedup.Refuse,
 		VerdictOverloaded:  byOrder && p.Create == nil, // only settlements are limited

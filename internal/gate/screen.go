@@ -19,7 +19,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 		return d
 	}
 	switch {
-	case d.Verdict != VerdictNone:
+	case d.Verdict != VerdictNone || p.looksUpNothing(&m):
 	case p.Lookup != nil:
 		a := p.Lookup.mayContain(m)
 		if a == presence.NotInMemory {
@@ -61,6 +61,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
 		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, &req).isIncomplete(m, req)}
+	case p.looksUpNothing(&m):
 	case p.Lookup == nil && p.isIncomplete(m, req): // its lock, and its second decision, come after that
 		return TryResult{Decision: d, NeedsBody: true}
 	case p.Lookup == nil:
@@ -128,6 +129,11 @@ func (g *Gate) begin(m order.Match, req *order.Request) (d Decision, p *Policy) 
 		return d, nil
 	}
 	return d, p
+}
+
+// looksUpNothing reports whether a request of a lookup names no order, and needs to name none.
+func (p *Policy) looksUpNothing(m *order.Match) bool {
+	return p.Lookup != nil && m.Result == order.Anonymous
 }
 
 func (p *Policy) setVerdict(d *Decision, v Verdict) {

@@ -31,6 +31,11 @@ func TestScreen(t *testing.T) {
 		{"/orders/2", true, gate.VerdictAbsent, false, []string{"0 lookup absent"}},
 		{"/orders/x", true, gate.VerdictInvalid, false, []string{"0 lookup invalid"}},
 		{"/elsewhere", false, gate.VerdictNone, false, nil},
+		{"/form", false, gate.VerdictNone, false, []string{"3 lookup none"}},
+		{"/form?order_id=", false, gate.VerdictNone, false, []string{"3 lookup none"}},
+		{"/form?order_id=2", false, gate.VerdictAbsent, true, []string{"3 lookup absent"}},
+		{"/form?order_id=x", false, gate.VerdictInvalid, true, []string{"3 lookup invalid"}},
+		{"/form?order_id=&order_id=2", false, gate.VerdictAmbiguous, true, []string{"3 lookup ambiguous"}},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprint(tt.target, tt.observe), func(t *testing.T) {
@@ -49,7 +54,7 @@ func TestScreen(t *testing.T) {
 // TestTryScreen compares TryScreen, which does not block, with Screen. TryScreen returns the same
 // decision, or a pending lookup with that decision. Neither queries for an order in memory.
 func TestTryScreen(t *testing.T) {
-	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/9", "/orders/x", "/elsewhere"} {
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/9", "/orders/x", "/elsewhere", "/form", "/form?order_id=2"} {
 		for _, observe := range []bool{false, true} {
 			for _, elsewhere := range []bool{false, true} {
 				b, screened, other := newBench(t, observe), newBench(t, observe), newBench(t, observe)
@@ -61,7 +66,7 @@ func TestTryScreen(t *testing.T) {
 					t.Errorf("%s: screened %+v, want %+v", target, got, want)
 				}
 				result := b.gate.TryScreen(req)
-				queries := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3", "/orders/9"}, target)
+				queries := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3", "/orders/9", "/form?order_id=2"}, target)
 				if (result.Pending != nil) != queries || result.NeedsBody || len(b.filter.Journal.Lines()) > 0 {
 					t.Fatalf("%s: %+v, queries for %q", target, result, b.filter.Journal.Lines())
 				}

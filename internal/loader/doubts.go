@@ -133,7 +133,7 @@ func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
 	for i := range formats {
 		if step, ok := formats[i].Resolution(); ok {
 			anyTime, steps[i] = true, step
-			if formats[i].OfID().Kind == order.Timestamped {
+			if formats[i].DependsOnZone() {
 				steps[i] += zoneSkew
 			}
 		}

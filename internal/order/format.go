@@ -32,13 +32,36 @@ type Format struct {
 	Min, Max int            // length in bytes, inclusive; not used with UUID
 	Pattern  *regexp.Regexp // with kind Pattern, see [CompilePattern]
 
-	Layout string // Timestamped: of package time, as many digits as the date in the ID, in UTC
-	At     int    // Timestamped: offset of the date in the ID, bytes
+	// Largest is the largest number that is an ID, in digits; not used with UUID and Pattern.
+	// Without it, that is 2^63-1, or there is no limit if Max allows more digits.
+	Largest string
+
+	// Layout of Timestamped is one of package time, as many digits as the date in the ID, in
+	// UTC; or it is EpochMillis or EpochSeconds.
+	Layout string
+	At     int // Timestamped: offset of the date in the ID, bytes
 
 	Epoch time.Time // Snowflake: the time at which the count starts
 	Shift int       // Snowflake: number of bits below the count
 
 	Composite *Composite // Composed
+}
+
+// Layouts of a Timestamped ID that counts from 1970. The count has a fixed number of digits.
+const (
+	EpochMillis  = "ms" // 13 digits, as of System.currentTimeMillis()
+	EpochSeconds = "s"  // 10 digits
+)
+
+// dateLength returns the number of digits that are the date in a Timestamped ID.
+func (f *Format) dateLength() int {
+	switch f.Layout {
+	case EpochMillis:
+		return 13
+	case EpochSeconds:
+		return 10
+	}
+	return len(f.Layout)
 }
 
 // CompilePattern compiles an RE2 expression so that it has to match a whole ID.
@@ -60,7 +83,7 @@ func (f *Format) check() error {
 		return fmt.Errorf("ID lengths %d to %d are not within 1 to %d", f.Min, f.Max, orderid.MaxBytes)
 	case f.Kind == Pattern && f.Pattern == nil:
 		return errors.New("no pattern")
-	case f.Kind == Timestamped && (f.Layout == "" || f.At < 0 || f.At+len(f.Layout) > f.Max):
+	case f.Kind == Timestamped && (f.Layout == "" || f.At < 0 || f.At+f.dateLength() > f.Max):
 		return errors.New("the date does not fit into the ID")
 	case f.Kind == Snowflake && (f.Shift < 0 || f.Shift > 62 || f.Epoch.IsZero()):
 		return errors.New("a snowflake without an epoch")
@@ -117,11 +140,7 @@ func CanonicalForms(formats []Format, text string) (first string, others []strin
 func (f *Format) Time(id string) (time.Time, bool) {
 	switch f.Kind {
 	case Timestamped:
-		if len(id) < f.At+len(f.Layout) {
-			return time.Time{}, false
-		}
-		t, err := time.ParseInLocation(f.Layout, id[f.At:f.At+len(f.Layout)], time.UTC)
-		return t, err == nil
+		return f.date(id)
 	case Snowflake:
 		n, err := strconv.ParseInt(id, 10, 64)
 		if err != nil {
@@ -134,16 +153,51 @@ func (f *Format) Time(id string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// date returns the time in a Timestamped ID.
+func (f *Format) date(id string) (time.Time, bool) {
+	end := f.At + f.dateLength()
+	if len(id) < end {
+		return time.Time{}, false
+	}
+	text := id[f.At:end]
+	if f.Layout != EpochMillis && f.Layout != EpochSeconds {
+		t, err := time.ParseInLocation(f.Layout, text, time.UTC)
+		return t, err == nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if f.Layout == EpochMillis {
+		return time.UnixMilli(n).UTC(), err == nil
+	}
+	return time.Unix(n, 0).UTC(), err == nil
+}
+
 func (f *Format) lengthOK(text string) bool { return f.Min <= len(text) && len(text) <= f.Max }
 
 // largest is the largest number that backends compute with, 2^63-1: PHP reads any larger
 // number as this one.
 const largest = "9223372036854775807"
 
-// isNumber accepts digits. A format that allows more digits than 2^63-1 has declares that
-// the backend treats IDs as text.
+// isNumber accepts digits up to the largest number. A backend that reads IDs into a narrower
+// type takes a larger number for that of another order.
 func (f *Format) isNumber(text string) bool {
-	return f.lengthOK(text) && isDigits(text) && (f.Max > len(largest) || len(text) < len(largest) || text <= largest)
+	if !f.lengthOK(text) || !isDigits(text) {
+		return false
+	}
+	most := f.MaxNumber()
+	return most == "" || len(text) < len(most) || len(text) == len(most) && text <= most
+}
+
+// MaxNumber returns the largest number that is an ID, in digits; "": there is no limit, or IDs
+// are not numbers. A format that allows more digits than 2^63-1 has, and no largest number,
+// declares that the backend treats IDs as text.
+func (f *Format) MaxNumber() string {
+	switch {
+	case f.Kind == UUID || f.Kind == Pattern || f.Kind == Composed:
+		return ""
+	case f.Largest != "" || f.Max > len(largest):
+		return f.Largest
+	}
+	return largest
 }
 
 func isDigits(text string) bool {

@@ -186,7 +186,7 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 		switch {
 		case f.times > 1:
 			return m.refused(Ambiguous, RepeatedID)
-		case f.times == 0:
+		case f.times == 0, f.text == "" && r.mayBeEmpty():
 			continue
 		}
 		id, ok := r.IDs[i].Format.Canonical(f.text)
@@ -210,6 +210,10 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 	}
 	return m.refused(Invalid, MissingID)
 }
+
+// mayBeEmpty reports whether an empty value counts as a missing one. With Nameless it does not:
+// many backends read it as order 0.
+func (r *compiled) mayBeEmpty() bool { return r.Optional && !r.Nameless }
 
 // withBatch combines a list with a single ID. The list may contain only that ID.
 func (r *compiled) withBatch(m Match) Match {

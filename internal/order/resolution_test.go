@@ -9,7 +9,7 @@ import (
 func TestStep(t *testing.T) {
 	for layout, want := range map[string]time.Duration{
 		"20060102150405": time.Second, "060102150405": time.Second, "200601021504": time.Minute, "2006010215": time.Hour,
-		"20060102": day, "2006002": day, "200601": 31 * day, "2006": 366 * day,
+		EpochMillis: time.Millisecond, EpochSeconds: time.Second, "20060102": day, "2006002": day, "200601": 31 * day, "2006": 366 * day,
 		"20060102030405": day,                         // the hours of a clock's face
 		"0102150405":     0, "150405": 0, "021504": 0, // in any year
 	} {

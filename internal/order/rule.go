@@ -29,7 +29,7 @@ type Rule struct {
 	Backend      Backend
 	UntypedJSON  bool // a body without a Content-Type is read as JSON, if an ID is in JSON; otherwise it is Ambiguous
 	IDs          []ID // tried in order; all that are present must agree. Empty: only the answer has the ID
-	Optional     bool // a request without an ID is Anonymous rather than Invalid
+	Optional     bool // a request without an ID is Anonymous rather than Invalid; without Nameless an empty one is none
 	// Nameless has an Anonymous request name no order by any rule's locations either. Otherwise
 	// it is Ambiguous: a backend that merges its input finds the order there.
 	Nameless bool

@@ -95,6 +95,8 @@ func TestMatch(t *testing.T) {
 		{"two names", "GET", "/eu/orders/7", "", nil, named(8, "7")},
 		{"literal first, name second", "GET", "/orders/orders/7", "", nil, named(8, "7")},
 		{"optional, missing", "POST", "/import", "", nil, Match{Result: Anonymous, Rule: 9}},
+		{"optional, empty", "POST", "/import?id=", "", nil, Match{Result: Anonymous, Rule: 9}},
+		{"optional, empty and given", "POST", "/import?id=&id=5", "", nil, ambiguous(9, RepeatedID)},
 		{"optional, given", "POST", "/import?id=5", "", nil, named(9, "5")},
 		{"cookie", "POST", "/cookie", "", HeaderList{{"cookie", "a=b; orderId=42"}}, named(12, "42")},
 		{"cookie twice", "POST", "/cookie", "", HeaderList{{"cookie", "orderId=42"}, {"cookie", "orderId=43"}}, ambiguous(12, RepeatedID)},
@@ -162,12 +164,27 @@ func TestCanonical(t *testing.T) {
 	uuid := Format{Kind: UUID}
 	dated := Format{Kind: Timestamped, Min: 1, Max: 19, Layout: "20060102", At: 1}
 	flake := Format{Kind: Snowflake, Min: 1, Max: 19, Epoch: time.Unix(0, 0), Shift: 22}
+	narrow, text := Format{Kind: Digits, Min: 1, Max: 19, Largest: "2147483647"}, Format{Kind: Digits, Min: 1, Max: 64}
+	millis := Format{Kind: Timestamped, Min: 17, Max: 17, Layout: EpochMillis}
+	seconds := Format{Kind: Timestamped, Min: 1, Max: 19, Layout: EpochSeconds, At: 2, Largest: "999999999999999"}
 	tests := []struct {
 		format Format
 		in     string
 		want   string
 		ok     bool
 	}{
+		{narrow, "2147483647", "2147483647", true},
+		{narrow, "2147483648", "", false},
+		{narrow, "4294967338", "", false}, // 42 to a backend of 32 bits
+		{narrow, "999999999", "999999999", true},
+		{narrow, "0", "0", true},
+		{text, "99999999999999999999", "99999999999999999999", true},
+		{digits, "9223372036854775808", "", false},
+		{millis, "15688187285093508", "15688187285093508", true},
+		{millis, "1568818728509350", "", false},
+		{seconds, "991568818728", "991568818728", true},
+		{seconds, "99156881872", "", false},
+		{seconds, "9915688187280000", "", false},
 		{digits, "", "", false},
 		{digits, "42", "42", true},
 		{digits, "4 2", "", false},
@@ -238,6 +255,13 @@ func TestTime(t *testing.T) {
 	dated := Format{Kind: Timestamped, Layout: "20060102150405", At: 2}
 	if got, ok := dated.Time("9920261121103045777"); !ok || got.Format(time.RFC3339) != "2026-11-21T10:30:45Z" {
 		t.Errorf("timestamped: %v, %t", got, ok)
+	}
+	for layout, id := range map[string]string{EpochMillis: "9917638085001237", EpochSeconds: "99176380850012345"} {
+		epoch := Format{Kind: Timestamped, Layout: layout, At: 2}
+		want := map[string]string{EpochMillis: "2025-11-22T10:48:20.123Z", EpochSeconds: "2025-11-22T10:48:20Z"}[layout]
+		if got, ok := epoch.Time(id); !ok || got.Format(time.RFC3339Nano) != want {
+			t.Errorf("%s: %v, %t, want %s", layout, got, ok, want)
+		}
 	}
 	if _, ok := (&Format{Kind: Digits}).Time("42"); ok {
 		t.Error("plain digits have no time")

@@ -66,13 +66,20 @@ func describe(id config.ID) string {
 	if id.MinLength == id.MaxLength {
 		length = fmt.Sprint(id.MinLength)
 	}
+	most := ""
+	if id.Max != "" {
+		most = ", at most " + id.Max.Digits()
+	}
 	switch id.Format {
 	case config.FormatUUID:
 		return "a UUID"
 	case config.FormatPattern:
 		return length + " bytes of the pattern " + id.Pattern
 	case config.FormatTimestamped:
-		return fmt.Sprintf("%s digits with a date, as %s", length, id.Time.Layout)
+		if id.Time.Epoch != "" {
+			return fmt.Sprintf("%s digits with a time in %s since 1970%s", length, id.Time.Epoch, most)
+		}
+		return fmt.Sprintf("%s digits with a date, as %s%s", length, id.Time.Layout, most)
 	}
-	return length + " digits without a leading zero"
+	return length + " digits without a leading zero" + most
 }

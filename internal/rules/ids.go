@@ -114,5 +114,9 @@ func Forms(ids []ID) (list []string) {
 }
 
 func formOf(id config.ID) string {
-	return fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
+	form := fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
+	if id.Max != "" {
+		form += " " + id.Max.Digits()
+	}
+	return form
 }

@@ -6,6 +6,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -188,7 +189,7 @@ func orderID(c config.ID) (id order.ID, placed bool, err error) {
 }
 
 func format(c config.ID) (order.Format, error) {
-	f := order.Format{Min: c.MinLength, Max: c.MaxLength}
+	f := order.Format{Min: c.MinLength, Max: c.MaxLength, Largest: c.Max.Digits()}
 	switch c.Format {
 	case config.FormatUUID:
 		f.Kind = order.UUID
@@ -199,7 +200,7 @@ func format(c config.ID) (order.Format, error) {
 			return f, err
 		}
 	case config.FormatTimestamped:
-		f.Kind, f.Layout, f.At = order.Timestamped, c.Time.Layout, c.Time.At
+		f.Kind, f.Layout, f.At = order.Timestamped, cmp.Or(c.Time.Epoch, c.Time.Layout), c.Time.At
 	case config.FormatSnowflake:
 		epoch, err := time.Parse(time.RFC3339, c.Time.Epoch)
 		if err != nil {
