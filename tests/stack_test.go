@@ -97,10 +97,11 @@ func check(t testing.TB) func(string, error) string {
 	}
 }
 
-// idFile writes the orders 1..n, one a line.
+// idFile writes the orders 1..n, one a line, behind a header.
 func idFile(t testing.TB, n int) string {
 	t.Helper()
 	var text strings.Builder
+	fmt.Fprintln(&text, "id")
 	for i := 1; i <= n; i++ {
 		fmt.Fprintln(&text, i)
 	}

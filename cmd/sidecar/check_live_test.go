@@ -70,11 +70,11 @@ func TestCheckLive(t *testing.T) {
 		}},
 		{"sources", file("{"+at(good)+"}", "{sources: [seed, table, log]}", "\n  seed: {kind: csv, path: nowhere.csv},\n"+
 			"  table: {kind: mysql, dsn_env: DSN, table: ordres, id_column: id},\n  log: {kind: mysql, dsn_env: DSN, table: seen, id_column: id, cursor_column: id, follow: binlog}\n", ""), []string{
-			":5: sources.seed.path: open nowhere.csv: no such file or directory",
+			":5: sources.seed.path: reading order IDs from nowhere.csv: no such file or directory",
 			":6: sources.table: ...ordres...",
 			":7: sources.log: ...shop.seen is a view, and the log names only the tables below it: name the table, or use follow: poll",
 		}},
-		{"a followed table", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, follow: binlog, server_id: 7}", ""), nil},
+		{"a followed table", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, ascending: true, follow: binlog, server_id: 7}", ""), nil},
 		{"no variable", file("{"+at(good)+"}", "{sources: [table]}", "table: {kind: mysql, dsn_env: NOPE, table: orders, id_column: id}", ""), []string{
 			":4: sources.table.dsn_env: the variable of this name is not set...",
 		}},
@@ -85,8 +85,8 @@ func TestCheckLive(t *testing.T) {
 			code := run(t.Context(), []string{"check", "--live", "--config", tt.file}, &out, &errs, func(name string) string {
 				return map[string]string{"PW": "ordergate-secret", "NARROW": "secret", "DSN": dsn}[name]
 			})
-			if (code == exitDone) != (tt.want == nil) || out.String() != "" {
-				t.Errorf("exit code %d, stdout %q", code, out.String())
+			if (code == exitDone) != (tt.want == nil) {
+				t.Errorf("exit code %d", code)
 			}
 			lines := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
 			if tt.want == nil {

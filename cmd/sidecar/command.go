@@ -137,13 +137,28 @@ func checkCommand(env *environment) *cobra.Command {
 			}
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
-			return config.Report(env.file, env.getenv, engine.CheckLive(ctx, c))
+			return printLive(env, engine.CheckLive(ctx, c))
 		},
 	}
 	cmd.Flags().BoolVar(&timeouts, "timeouts", false, "also print the least timeouts of Envoy for these rules")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print these as JSON")
 	cmd.Flags().BoolVar(&live, "live", false, "also connect to Redis, tables and files, and check the settings and rights of Redis")
 	return cmd
+}
+
+// printLive prints what check --live found. Its error is a usageError if the file has to change.
+func printLive(env *environment, r engine.LiveReport) error {
+	for _, line := range r.Samples {
+		fmt.Fprintln(env.stdout, line)
+	}
+	if notes := config.Report(env.file, env.getenv, r.Notes); notes != nil {
+		fmt.Fprintln(env.stderr, notes)
+	}
+	err := config.Report(env.file, env.getenv, slices.Concat(r.Problems, r.Misfits))
+	if len(r.Misfits) > 0 {
+		return usageError{err}
+	}
+	return err
 }
 
 func versionCommand(env *environment) *cobra.Command {

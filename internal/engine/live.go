@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,12 +20,20 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
+// LiveReport is what [CheckLive] finds. Each violation has Path and Message.
+type LiveReport struct {
+	Problems []config.Violation // of servers and sources
+	Misfits  []config.Violation // of the configuration: rules refuse IDs that a source has
+	Notes    []config.Violation // what will be slow or unsafe
+	Samples  []string           // lines with some IDs of each source, as each rule reads them
+}
+
 // CheckLive connects to the servers and sources of a valid configuration, as a starting
-// ordergate does. It returns the problems, with Path and Message. It takes each lock once, with
+// ordergate does. It takes each lock once, with
 // an ID that no order has. It reads the change logs without joining them as a member, and
 // creates no slot for logical replication. It blocks for some seconds for each server that does
 // not answer.
-func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
+func CheckLive(ctx context.Context, c *config.Config) LiveReport {
 	l := &liveCheck{config: c, sources: make(map[string]bool)}
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
@@ -36,21 +45,21 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	for i := range c.Rules {
 		l.checkRule(ctx, fmt.Sprintf("rules[%d].", i), &c.Rules[i])
 	}
-	return l.found
+	return l.result
 }
 
 // liveCheck is the state of one CheckLive.
 type liveCheck struct {
 	config  *config.Config
 	redis   redis.UniversalClient // nil: no Redis to check, or it is not reachable
-	found   []config.Violation
+	result  LiveReport
 	sources map[string]bool // that were checked already
 }
 
 // report adds an error to the problems found; nil: it does nothing.
 func (l *liveCheck) report(path string, err error) {
 	if err != nil {
-		l.found = append(l.found, config.Violation{Path: path, Message: err.Error()})
+		l.result.Problems = append(l.result.Problems, config.Violation{Path: path, Message: err.Error()})
 	}
 }
 
@@ -66,7 +75,7 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 		return func() {}
 	}
 	if err := client.Ping(ctx).Err(); err != nil {
-		l.report("redis", fmt.Errorf("not reachable: %w", err))
+		l.report("redis", unreachable(c, err))
 		return shut
 	}
 	l.redis = client
@@ -82,6 +91,17 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 		l.report("redis", errors.New(found.Text))
 	}
 	return shut
+}
+
+// unreachable explains the answer of Redis to a first command, or that there was none.
+func unreachable(c *config.Redis, err error) error {
+	if !strings.HasPrefix(err.Error(), "NOAUTH") {
+		return fmt.Errorf("not reachable: %w", err)
+	}
+	if c.Password != "" {
+		return fmt.Errorf("it is reachable, and refuses: %w", err)
+	}
+	return fmt.Errorf("it is reachable, and asks for a password: set redis.password_file or redis.password_env: %w", err)
 }
 
 func (l *liveCheck) checkLock(ctx context.Context, path string, use locking.Use, c config.Lock) {
@@ -137,8 +157,7 @@ func (l *liveCheck) checkFilter(ctx context.Context, name string, c config.Filte
 	for _, s := range c.Sources {
 		if !l.sources[s] {
 			l.sources[s] = true
-			place, err := loader.CheckSource(ctx, s, l.config.Sources[s])
-			l.report("sources."+s+place, err)
+			l.checkSource(ctx, name, s)
 		}
 	}
 }

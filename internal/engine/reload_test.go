@@ -299,7 +299,7 @@ rules:
 func TestReloadOfAFileThatChangedAtTheStart(t *testing.T) {
 	t.Parallel()
 	seed := filepath.Join(t.TempDir(), "seed")
-	bedtest.Check(t, os.WriteFile(seed, nil, 0o600))
+	bedtest.Check(t, os.WriteFile(seed, []byte("id\n"), 0o600))
 	file := writeConfig(t, serving)
 	load := func() (*config.Config, error) { return LoadConfig(file, func(string) string { return "" }) }
 	c, err := load()

@@ -3,9 +3,9 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -13,6 +13,8 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/wait"
@@ -47,27 +49,58 @@ func CheckLog(ctx context.Context, client redis.UniversalClient, name string) er
 	return nil // it is long and readable
 }
 
-// CheckSource returns why a file or a table cannot be read, or a table cannot be followed,
-// with its place in the source's section.
-func CheckSource(ctx context.Context, name string, c config.Source) (place string, err error) {
+// SampleTable reads a few rows of a table, and follows it for a moment if it is to be followed. It
+// returns why it cannot.
+func SampleTable(ctx context.Context, name string, c config.Source, parts []string) (source.Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if !c.Live() {
-		file, err := os.Open(c.Path)
-		if err != nil {
-			return ".path", err
-		}
-		_ = file.Close()
-		return "", nil
+	table, err := newTableSource(name, c, parts, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return source.Sample{}, err
 	}
-	table, err := newTableSource(name, c, slices.Sorted(maps.Keys(c.PartColumns)), nil, slog.New(slog.DiscardHandler))
-	if err == nil {
-		_, err = table.table.Check(ctx)
-	}
+	sample, err := table.table.Sample(ctx)
 	if err == nil && c.Follow == config.FollowBinlog {
 		err = followOnce(ctx, c)
 	}
-	return "", err
+	return sample, err
+}
+
+// errSampled ends the reading of a long file.
+var errSampled = errors.New("enough was read")
+
+// SampleFile reads a file for some seconds, as a load of the filter does, and returns the first
+// IDs and the last one that it has read. It returns why a load would fail.
+func SampleFile(ctx context.Context, c *config.Config, filter, name string) (s source.Sample, err error) {
+	formats, err := rules.FormatsOf(c, filter)
+	if err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	s.Column = "the first column"
+	began, number, last := time.Now(), 0, ""
+	add := func(id string) {
+		s.Rows = append(s.Rows, source.SampleRow{Where: fmt.Sprintf("ID number %d", number), ID: id})
+	}
+	report, err := source.CSV(c.Sources[name].Path, source.Options{Valid: rules.Valid(formats)}).Read(ctx, func(id string) error {
+		number, last = number+1, id
+		if number <= 3 {
+			add(id)
+		} else if number%10_000 == 0 && time.Since(began) > checkTimeout/2 {
+			return errSampled
+		}
+		return nil
+	})
+	if number > 3 {
+		add(last)
+	}
+	switch {
+	case err != nil && !errors.Is(err, errSampled):
+		return s, err
+	case report.Skipped > 0:
+		return s, fmt.Errorf("%d lines are no order IDs by any rule's format, the first is %s; correct or remove them", report.Skipped, report.First[0])
+	}
+	return s, nil
 }
 
 // errFollowed ends a follower that has begun.

@@ -379,7 +379,7 @@ func TestFilterGrowsWithATrimmedLog(t *testing.T) {
 func TestFilterDoesNotGrowWithoutTheLogsSnapshot(t *testing.T) {
 	d := newTrimming(t, bedtest.New(t))
 	path := filepath.Join(t.TempDir(), "old.csv")
-	if err := os.WriteFile(path, []byte(strings.Join(scattered(200_000), "\n")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Join(scattered(200_000), "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.rules = fmt.Sprintf("sources: {old: {kind: csv, path: %q}}\n", path)

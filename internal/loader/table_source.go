@@ -87,6 +87,7 @@ func newTableSource(name string, c config.Source, parts []string, formats []orde
 	s.reread = func(context.Context) (string, error) { return "", nil }
 	opts := tableOptions(c, parts)
 	opts.Valid, opts.Logger = rules.Valid(formats), log
+	opts.Wider = func(most string) bool { return rules.Wider(formats, most) }
 	opts.OnMarkDropped = func(reason string) {
 		s.void()
 		if s.dropped != nil {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,19 +46,45 @@ func IsCanonical(ids ...config.ID) (func(text string) bool, error) {
 // Wanted describes the order IDs that a rule accepts, with their parts, as in
 // "TENANT/ORDER-ID (TENANT: a UUID; ORDER-ID: 1 to 19 digits without a leading zero)".
 func Wanted(c *config.Config, r *config.Rule) string {
-	var names, forms, own []string
+	var names, forms []string
 	for _, part := range c.PartOrder(r) {
 		name := strings.ToUpper(part)
 		names, forms = append(names, name), append(forms, name+": "+describe(r.Parts[part]))
 	}
+	const name = "ORDER-ID"
+	names, forms = append(names, name), append(forms, name+": "+Accepted(r))
+	return fmt.Sprintf("%s (%s)", strings.Join(names, order.Separator), strings.Join(forms, "; "))
+}
+
+// Accepted describes the order IDs that a rule accepts, without their parts.
+func Accepted(r *config.Rule) string {
+	var own []string
 	for _, id := range r.IDs {
 		if text := describe(id); !slices.Contains(own, text) {
 			own = append(own, text)
 		}
 	}
-	const name = "ORDER-ID"
-	names, forms = append(names, name), append(forms, name+": "+strings.Join(own, " or "))
-	return fmt.Sprintf("%s (%s)", strings.Join(names, order.Separator), strings.Join(forms, "; "))
+	return strings.Join(own, " or ")
+}
+
+var (
+	digitsOnly = regexp.MustCompile(`^[0-9]+$`)
+	likeUUID   = regexp.MustCompile(`^[{(]?(?:[0-9A-Fa-f]-?){32}[})]?$`)
+)
+
+// OfKind reports whether an ID is of the kind of a rule's IDs, although the rule may refuse it:
+// a number of another length, or a UUID in another spelling.
+func OfKind(r *config.Rule, id string) bool {
+	own := id[strings.LastIndex(id, order.Separator)+1:]
+	return slices.ContainsFunc(r.IDs, func(of config.ID) bool {
+		switch of.Format {
+		case config.FormatPattern:
+			return false
+		case config.FormatUUID:
+			return likeUUID.MatchString(own)
+		}
+		return digitsOnly.MatchString(own)
+	})
 }
 
 // describe says what an ID looks like.

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
@@ -31,6 +32,18 @@ func FormatsOf(c *config.Config, name string) (formats []order.Format, err error
 	}
 	if parts := c.Filters[name].Parts; len(parts) > 0 && len(formats) == 0 {
 		return anyOf(len(parts))
+	}
+	return formats, nil
+}
+
+// FormatsOfRule returns the formats of the IDs of a rule.
+func FormatsOfRule(c *config.Config, r *config.Rule) (formats []order.Format, err error) {
+	for _, id := range idsOfRule(c, r) {
+		f, err := id.format()
+		if err != nil {
+			return nil, err
+		}
+		formats = append(formats, f)
 	}
 	return formats, nil
 }
@@ -119,4 +132,20 @@ func formOf(id config.ID) string {
 		form += " " + id.Max.Digits()
 	}
 	return form
+}
+
+// Wider reports whether formats accept a number above another one.
+func Wider(formats []order.Format, most string) bool {
+	above := func(a, b string) bool { return len(a) > len(b) || len(a) == len(b) && a > b }
+	return slices.ContainsFunc(formats, func(f order.Format) bool {
+		of := f.OfID()
+		if of.Kind == order.UUID || of.Kind == order.Pattern {
+			return false
+		}
+		largest := strings.Repeat("9", of.Max)
+		if bound := of.MaxNumber(); bound != "" && above(largest, bound) {
+			largest = bound
+		}
+		return above(largest, most)
+	})
 }

@@ -50,7 +50,7 @@ type File struct {
 // CSV returns the file of IDs at path: UTF-8, one ID a line, or the first of several columns
 // separated by commas. It tolerates blank lines, a header (id or order_id), a byte order mark,
 // either kind of line end, and blanks or double quotes around an ID. It does not tolerate quotes
-// that span lines. The path "-" is the standard input, which can be read once. A file that changes
+// that span lines, a file without content, or a last line without its end. The path "-" is the standard input, which can be read once. A file that changes
 // while it is read is an error: only a part of it may have been read. CSV does not open the file
 // yet.
 func CSV(path string, opts Options) *File {
@@ -103,7 +103,7 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 	if before != nil {
 		total = before.Size()
 	}
-	in := &lines{buf: bufio.NewReaderSize(file, bufferBytes)}
+	in, content := &lines{buf: bufio.NewReaderSize(file, bufferBytes)}, false
 	for {
 		line, err := in.next()
 		if errors.Is(err, io.EOF) {
@@ -115,6 +115,7 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 		if err != nil {
 			return r, err
 		}
+		content = content || len(line) > 0
 		if err := f.line(&r, in.number, line, yield); err != nil {
 			return r, fmt.Errorf("line %d: %w", in.number, err)
 		}
@@ -129,7 +130,16 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 	if ctx.Err() != nil {
 		return r, ctx.Err()
 	}
-	return r, f.checkUnchanged(before)
+	if err := f.checkUnchanged(before); err != nil {
+		return r, err
+	}
+	switch {
+	case !content:
+		return r, errors.New("it is empty: a file for no orders has a header, id or order_id")
+	case in.cut:
+		return r, fmt.Errorf("line %d has no line end, so the file may be cut: end the last line, too", in.number)
+	}
+	return r, nil
 }
 
 // checkUnchanged returns an error if the file has changed.

@@ -41,9 +41,7 @@ func TestCSV(t *testing.T) {
 		ids     []string
 		bad     []Bad
 	}{
-		{"empty", "", nil, nil},
 		{"one a line", "1\n2\n3\n", []string{"1", "2", "3"}, nil},
-		{"no line end at the end", "1\n2", []string{"1", "2"}, nil},
 		{"carriage returns", "1\r\n2\r\n", []string{"1", "2"}, nil},
 		{"byte order mark", "\ufeff1\n2\n", []string{"1", "2"}, nil},
 		{"mark and header", "\ufeffid\r\n1\r\n", []string{"1"}, nil},
@@ -64,7 +62,7 @@ func TestCSV(t *testing.T) {
 		{"refused by the caller", "1\nno-way\n", []string{"1"}, []Bad{{"line 2", `"no-way" does not have the form of an order ID`}}},
 		{"first column of an endless line", "1," + strings.Repeat("x", 5*bufferBytes) + "\n2\n", []string{"1", "2"}, nil},
 		{"endless column", strings.Repeat("x", 3*bufferBytes) + "\n2\n", []string{"2"}, []Bad{{"line 1", "an ID of more than 256 bytes"}}},
-		{"endless last line", "1\n2," + strings.Repeat("x", 3*bufferBytes), []string{"1", "2"}, nil},
+		{"endless last line", "1\n2," + strings.Repeat("x", 3*bufferBytes) + "\n", []string{"1", "2"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
@@ -90,6 +88,23 @@ func TestCSV(t *testing.T) {
 				t.Errorf("progress ended at %d IDs, %d of %d, want %d of %d", ids, done, total, want.IDs, size)
 			}
 		})
+	}
+}
+
+// TestCutCSV reads files that lack content, or a part of it.
+func TestCutCSV(t *testing.T) {
+	for content, want := range map[string]string{
+		"":          "it is empty: a file for no orders has a header, id or order_id",
+		"\n\r\n":    "it is empty",
+		"\ufeff":    "it is empty",
+		"1001\n10":  "line 2 has no line end, so the file may be cut: end the last line, too",
+		"id\n1,\"x": "line 2 has no line end",
+		"1\n2," + strings.Repeat("x", 3*bufferBytes): "line 2 has no line end",
+	} {
+		_, err := CSV(writeFile(t, content), Options{}).Read(t.Context(), func(string) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v, want %q", content, err, want)
+		}
 	}
 }
 

@@ -178,7 +178,7 @@ func (m *mysqlTable) describeID(ctx context.Context) (l *layout, err error) {
 	l = &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
 	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), l.table)
 	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("column %s: %w", m.opts.IDColumn, m.grant(err, l.table))
+		return nil, fmt.Errorf("column %s: %w", m.opts.IDColumn, m.explain(ctx, err, l.table, []string{m.opts.IDColumn}))
 	}
 	if err := m.readColumns(ctx); err != nil {
 		return nil, fmt.Errorf("asking for its columns: %w", err)
@@ -226,7 +226,7 @@ func (p *postgresTable) describeID(ctx context.Context) (l *layout, err error) {
 	l = p.emptyLayout()
 	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), l.table)
 	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("column %s: %w", p.opts.IDColumn, p.grant(err, l.table))
+		return nil, fmt.Errorf("column %s: %w", p.opts.IDColumn, p.explain(ctx, err, l.table, []string{p.opts.IDColumn}))
 	}
 	if err := p.status(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its size: %w", err)

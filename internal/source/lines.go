@@ -12,6 +12,7 @@ type lines struct {
 	buf    *bufio.Reader
 	number int64 // of the last line, from 1
 	bytes  int64 // read so far
+	cut    bool  // the last line has no end
 }
 
 // next returns the next line without its end, valid until the following call. It returns the
@@ -24,13 +25,15 @@ func (l *lines) next() ([]byte, error) {
 	case errors.Is(err, bufio.ErrBufferFull):
 		// The following reads overwrite the buffer.
 		line = bytes.Clone(line)
-		if err := l.skip(); err != nil && !errors.Is(err, io.EOF) {
+		err := l.skip()
+		if l.cut = errors.Is(err, io.EOF); err != nil && !l.cut {
 			return nil, cause(err)
 		}
 	case errors.Is(err, io.EOF):
 		if len(line) == 0 {
 			return nil, io.EOF
 		}
+		l.cut = true
 	case err != nil:
 		return nil, cause(err)
 	}

@@ -200,8 +200,10 @@ const (
 	mysqlTooManyConnections = 1040
 	mysqlDatabaseDenied     = 1044
 	mysqlDenied             = 1045 // the user or the password
+	mysqlNoColumn           = 1054
 	mysqlTableDenied        = 1142
 	mysqlColumnDenied       = 1143
+	mysqlNoTable            = 1146
 	mysqlMariaDBTimedOut    = 1969
 	mysqlTimedOut           = 3024
 )

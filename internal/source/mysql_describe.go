@@ -20,13 +20,24 @@ type mysqlTable struct {
 	columns       map[string]mysqlColumn // by name in lower case, since names are compared so
 }
 
-// grant adds the missing right to an error.
-func (m *mysqlTable) grant(err error, table string) error {
+// explain adds to an error that a table, a column or a right is missing what the user can do.
+func (m *mysqlTable) explain(ctx context.Context, err error, table string, columns []string) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
-	if !ok || !slices.Contains([]uint16{mysqlDatabaseDenied, mysqlTableDenied, mysqlColumnDenied}, e.Number) {
+	denied := ok && slices.Contains([]uint16{mysqlDatabaseDenied, mysqlTableDenied, mysqlColumnDenied}, e.Number)
+	if !denied && (!ok || e.Number != mysqlNoTable && e.Number != mysqlNoColumn) {
 		return err
 	}
-	return fmt.Errorf("%w; the user needs: GRANT SELECT ON %s", err, table)
+	const tables = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? LIMIT 1000"
+	const named = "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?"
+	help := missing{
+		table: m.table, columns: columns,
+		tables: readNames(ctx, m.conn, newStatement(MySQL, tables, m.schema)),
+		named:  readNames(ctx, m.conn, newStatement(MySQL, named, m.schema, m.table)),
+	}
+	if denied {
+		help.grant = "GRANT SELECT ON " + table
+	}
+	return help.explain(err)
 }
 
 // mysqlColumn is a column in information_schema.
@@ -49,7 +60,7 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	}
 	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", strings.Join(quoted, ", "), l.table)
 	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), m.grant(err, l.table))
+		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), m.explain(ctx, err, l.table, probed))
 	}
 	if err := m.readColumns(ctx); err != nil {
 		return nil, fmt.Errorf("asking for its columns: %w", err)

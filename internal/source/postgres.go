@@ -145,6 +145,8 @@ const (
 	pgInvalidAuthorization = "28"
 	pgTooManyConnections   = "53300"
 	pgNoRight              = "42501"
+	pgNoTable              = "42P01"
+	pgNoColumn             = "42703"
 	pgCanceled             = "57014" // by a time limit: we cancel on a separate connection
 	pgNoOrder              = "42883"
 	pgShutDown             = "57P"

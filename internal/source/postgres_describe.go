@@ -44,7 +44,7 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	}
 	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", strings.Join(quoted, ", "), l.table)
 	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), p.grant(err, l.table))
+		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), p.explain(ctx, err, l.table, probed))
 	}
 	if err := p.status(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its size: %w", err)
@@ -84,17 +84,34 @@ func (p *postgresTable) emptyLayout() *layout {
 	return &layout{kind: Postgres, table: pgx.Identifier(strings.Split(p.opts.Table, ".")).Sanitize()}
 }
 
-// grant adds the missing right to an error.
-func (p *postgresTable) grant(err error, table string) error {
+// explain adds to an error that a table, a column or a right is missing what the user can do.
+// PostgreSQL reports these apart.
+func (p *postgresTable) explain(ctx context.Context, err error, table string, columns []string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || e.Code != pgNoRight || e.Routine == pgRowSecurity {
+	if !ok || e.Routine == pgRowSecurity || e.Code != pgNoRight && e.Code != pgNoTable && e.Code != pgNoColumn {
 		return err
 	}
-	schema := ""
-	if name, _, found := strings.Cut(p.opts.Table, "."); found {
-		schema = "GRANT USAGE ON SCHEMA " + quotePostgres(name) + "; "
+	schema, name, found := strings.Cut(p.opts.Table, ".")
+	if !found {
+		schema, name = "", p.opts.Table
 	}
-	return fmt.Errorf("%w; the user needs: %sGRANT SELECT ON %s", err, schema, table)
+	if e.Code == pgNoRight {
+		usage := ""
+		if found {
+			usage = "GRANT USAGE ON SCHEMA " + quotePostgres(schema) + "; "
+		}
+		return fmt.Errorf("%w; the user needs: %sGRANT SELECT ON %s", err, usage, table)
+	}
+	const tables = `SELECT table_name FROM information_schema.tables
+		WHERE table_schema = $1 OR $1 = '' AND table_schema = ANY (current_schemas(false)) LIMIT 1000`
+	const named = `SELECT attname FROM pg_catalog.pg_attribute
+		WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND has_column_privilege(attrelid, attnum, 'SELECT')`
+	help := missing{
+		table: name, columns: columns,
+		tables: readNames(ctx, p.conn, newStatement(Postgres, tables, schema)),
+		named:  readNames(ctx, p.conn, newStatement(Postgres, named, table)),
+	}
+	return help.explain(err)
 }
 
 // order chooses the tie.

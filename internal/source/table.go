@@ -64,7 +64,10 @@ type TableOptions struct {
 
 	OnBad OnBad // default FailOnBad
 	// Valid refuses IDs of another form; nil refuses none. The goroutine that reads calls it.
-	Valid    func(id string) bool
+	Valid func(id string) bool
+	// Wider reports whether rules accept a number above the largest one that the ID column can
+	// hold, which is a warning; nil: they do not.
+	Wider    func(most string) bool
 	Progress func(Step) // called after each batch, by the goroutine that reads
 	// OnMarkDropped is called by [Table.Tail] when its mark no longer holds, before the whole table
 	// is read again. Earlier rows may have come from another table. Nil: no call.
@@ -182,6 +185,7 @@ func (t *Table) withConn(ctx context.Context, do func(conn, *layout) error) erro
 		return err
 	}
 	defer c.close()
+	l.warnNarrow(t.opts.Wider)
 	t.warn(l.warnings)
 	return do(countingConn{c, &t.queries}, l)
 }

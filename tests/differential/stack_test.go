@@ -173,10 +173,11 @@ func rules(front bool) string {
 	return b.String()
 }
 
-// idFile writes the first n decoys, one a line.
+// idFile writes the first n decoys, one a line, behind a header.
 func idFile(t *testing.T, n int) string {
 	t.Helper()
 	var text strings.Builder
+	fmt.Fprintln(&text, "id")
 	for i := range n {
 		fmt.Fprintln(&text, i*apart+decoyEnd)
 	}

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/source"
+)
+
+// checkSource reads a few IDs of a filter's source, and compares them with the rules.
+func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
+	c, path := l.config.Sources[name], "sources."+name
+	if !c.Live() {
+		sample, err := loader.SampleFile(ctx, l.config, filter, name)
+		l.report(path+".path", err)
+		if err == nil {
+			l.checkSample(filter, name, "file "+c.Path, sample)
+		}
+		return
+	}
+	sample, err := loader.SampleTable(ctx, name, c, l.config.Filters[filter].Parts)
+	if err != nil {
+		l.report(path, err)
+		return
+	}
+	for _, warning := range sample.Warnings {
+		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: warning})
+	}
+	l.checkSample(filter, name, "table "+c.Table, sample)
+}
+
+// checkSample compares a sample with each rule whose requests name the orders of the source.
+func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
+	path := "sources." + name
+	if len(s.Rows) == 0 {
+		l.result.Samples = append(l.result.Samples, path+": "+where+" has no rows")
+		return
+	}
+	usable := make([]source.SampleRow, 0, len(s.Rows))
+	for _, row := range s.Rows {
+		if row.Reason == "" {
+			usable = append(usable, row)
+		} else if l.config.Sources[name].OnBad == config.OnBadFail {
+			l.misfit(path, fmt.Sprintf("%s has no usable order ID in the row with %s: %s", where, row.Where, row.Reason))
+			return
+		}
+	}
+	var mine []int
+	for i := range l.config.Rules {
+		if l.concerns(&l.config.Rules[i], filter) {
+			mine = append(mine, i)
+		}
+	}
+	fits := func(row source.SampleRow) bool { // some rule
+		for _, i := range mine {
+			if _, ok, _ := rules.Canonical(l.config, &l.config.Rules[i], row.ID); ok {
+				return true
+			}
+		}
+		return false
+	}
+	for _, i := range mine {
+		r, at := &l.config.Rules[i], fmt.Sprintf("rules[%d].id", i)
+		var seen []string
+		var refused *source.SampleRow
+		for n := range usable {
+			row := &usable[n]
+			canonical, ok, err := rules.Canonical(l.config, r, row.ID)
+			l.report(at, err)
+			if ok {
+				seen = append(seen, canonical)
+			} else if refused == nil && (!fits(*row) || rules.OfKind(r, row.ID)) {
+				refused = row
+			}
+		}
+		skips := l.config.Sources[name].OnBad == config.OnBadSkip && len(seen) > 0
+		switch {
+		case refused == nil && len(seen) == 0 && len(usable) > 0:
+			refused = &usable[0]
+			fallthrough
+		case refused != nil && !skips:
+			l.misfit(at, fmt.Sprintf("rule %s refuses the ID of a row of %s (%s): %s is %q where %s; the rule accepts %s",
+				r.Name, where, path, s.Column, shorten(refused.ID), refused.Where, rules.Accepted(r)))
+			continue
+		}
+		l.checkWidth(at, r, s)
+		l.result.Samples = append(l.result.Samples, fmt.Sprintf("%s: rule %s sees %s in %s", path, r.Name, strings.Join(three(seen), ", "), where))
+	}
+}
+
+// checkWidth notes that a rule accepts numbers that the ID column cannot hold.
+func (l *liveCheck) checkWidth(path string, r *config.Rule, s source.Sample) {
+	if s.Largest == "" {
+		return
+	}
+	formats, err := rules.FormatsOfRule(l.config, r)
+	l.report(path, err)
+	if rules.Wider(formats, s.Largest) {
+		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: source.Narrow(s.Column, s.Type, s.Largest)})
+	}
+}
+
+// concerns reports whether the requests of a rule name orders of a filter. A rule that only
+// settles names no filter: it concerns the only one.
+func (l *liveCheck) concerns(r *config.Rule, filter string) bool {
+	switch {
+	case r.Lookup != nil:
+		return r.Lookup.Filter == filter
+	case r.Create != nil:
+		return r.Create.Filter == filter
+	}
+	return r.Settle != nil && len(l.config.Filters) == 1 && len(r.Parts) == len(l.config.Filters[filter].Parts)
+}
+
+func (l *liveCheck) misfit(path, message string) {
+	l.result.Misfits = append(l.result.Misfits, config.Violation{Path: path, Message: message})
+}
+
+// three returns at most three IDs: the first, the last, and one between them.
+func three(ids []string) (list []string) {
+	for i, id := range ids {
+		if i == 0 || i == len(ids)/2 || i == len(ids)-1 {
+			list = append(list, shorten(id))
+		}
+	}
+	return list
+}
+
+// shorten keeps lines short.
+func shorten(id string) string {
+	const enough = 40
+	if len(id) <= enough {
+		return id
+	}
+	return id[:enough] + "..."
+}
