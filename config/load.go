@@ -39,6 +39,7 @@ type Warnings struct {
 	Variables []Violation // variables without a key
 	Bodies    []Violation // keys that read the body of a gRPC call
 	Parts     []Violation // keys of locks with a {name} in them that is no part
+	Holds     []Violation // holds that are longer than what is left of the lease of a killed ordergate
 }
 
 // Load reads and validates the file at path. Through getenv (os.Getenv, except in tests) it
@@ -125,7 +126,7 @@ func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	if err := invalid(used); err != nil {
 		return nil, Warnings{}, err
 	}
-	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c)}, nil
+	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), doc.longHolds(c)}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

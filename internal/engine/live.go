@@ -35,6 +35,7 @@ type LiveReport struct {
 // not answer.
 func CheckLive(ctx context.Context, c *config.Config) LiveReport {
 	l := &liveCheck{config: c, sources: make(map[string]bool)}
+	l.checkFiles()
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
 		l.checkLock(ctx, "locks."+name, locking.Use{Lock: name}, c.Locks[name])
