@@ -30,17 +30,15 @@ const decodeRounds = 3
 // matchLenient checks a path that some backend may read as the path of a guarding rule.
 func (t *Table) matchLenient(req *Request, path string) (m Match) {
 	if t.isPlain(path) {
-		if !t.hasFolders {
+		if !t.plainNear {
 			return Match{Rule: -1} // there is only one reading
 		}
-		m = t.lookUpLenient(&t.folders, req, path)
+		m = t.lookUpNear(req, path)
 		m.Offset = -1
 		return m
 	}
 	if t.readings(path, func(reading string) bool {
-		if m = t.lookUpLenient(&t.folded, req, reading); m.Result == Unruled {
-			m = t.lookUpLenient(&t.folders, req, reading)
-		}
+		m = t.lookUpNear(req, reading)
 		return m.Result != Unruled
 	}) {
 		if m.Reason == PathNear {
@@ -99,11 +97,7 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 	}
 	for _, c := range candidates {
 		c = resolve(c)
-		if t.lenient.anyCase {
-			c = foldCase(c)
-		} else {
-			c = foldLiterals(t, c)
-		}
+		c = t.near.spell(c) // so that scripts are found in any spelling that counts
 		if t.lenient.indexPHP {
 			if t.scripts(c, try) {
 				return true
@@ -127,22 +121,13 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 	return false
 }
 
-// foldLiterals folds case only if some rule ignores it. Otherwise the tree of folded
-// literals is searched with the path as it is.
-func foldLiterals(t *Table, path string) string {
-	if t.ignoresCase {
-		return foldCase(path)
-	}
-	return path
-}
-
-// lookUpLenient searches a tree of lower-case templates for a reading of a path.
-func (t *Table) lookUpLenient(templates *node, req *Request, path string) Match {
+// lookUpNear searches the guarding rules for a reading of a path.
+func (t *Table) lookUpNear(req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
 	}
 	f := t.finder(req)
-	f.find(templates, path[1:], admitsGuarding)
+	f.find(&t.near, path, admitsAll)
 	if first := min(f.best, f.other); first < len(t.rules) {
 		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}

@@ -81,6 +81,51 @@ func TestNear(t *testing.T) {
 	}
 }
 
+// TestUpperCaseTemplate has rules with upper-case letters. Every profile refuses other
+// spellings of them, and only profiles that fold case refuse another case.
+func TestUpperCaseTemplate(t *testing.T) {
+	const s, tc, sp, p = "strict ", "tomcat ", "spring ", "php "
+	tests := []struct{ target, refused string }{
+		{"/paySuccess/", s + tc + sp + p},
+		{"/paySuccess;a=b", s + tc + sp + p},
+		{"/%70aySuccess", s + tc + sp + p},
+		{"//paySuccess", s + tc + sp + p},
+		{"/pay%53uccess", s + tc + sp + p},
+		{"/paySuccess.do", s + sp + p},
+		{"/paysuccess", s},
+		{"/paysuccess/", s},
+		{"/PAYSUCCESS", s},
+		{"/paySuccessful", ""},
+		{"/Orders/42/setPaid/", s + tc + sp + p},
+		{"/Orders/4%32/setPaid/", s + tc + sp + p},
+		{"/orders/42/setpaid", s},
+		{"/Shop/View", s + tc + sp + p},
+		{"/Shop/%56iew", s + tc + sp + p},
+		{"/shop/view", s},
+		{"/Admin", s + p},
+		{"/Admin/", s + p},
+		{"/Admin/index.php/x", s + p},
+		{"/admin", s},
+	}
+	for name, backend := range map[string]Backend{s: Strict, tc: Tomcat, sp: Spring, p: PHP} {
+		table, err := NewTable([]Rule{
+			{Name: "pay", Methods: []string{"POST"}, Path: "/paySuccess", Backend: backend},
+			{Name: "paid", Methods: []string{"POST"}, Path: "/Orders/{id}/setPaid", Backend: backend, IDs: at(InPath, "id")},
+			{Name: "folder", Methods: []string{"POST"}, Path: "/Shop/View/", Backend: backend},
+			{Name: "script", Methods: []string{"POST"}, Path: "/Admin/index.php", Backend: backend},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range tests {
+			m := table.Match(Request{Method: "POST", Target: tt.target})
+			if refused := m.Result == Ambiguous; refused != strings.Contains(tt.refused, name) {
+				t.Errorf("%s: %q: %d (%s)", name, tt.target, m.Result, m.Reason)
+			}
+		}
+	}
+}
+
 // TestFar lists requests that are none of our business, whatever the profile.
 func TestFar(t *testing.T) {
 	for _, target := range []string{

@@ -28,9 +28,7 @@ func (t *Table) screenOverride(req Request, path string, rule int) Match {
 		r := req
 		r.Method = method
 		f := t.finder(&r)
-		f.find(&t.exact, path[1:], admitsGuarding)
-		f.find(&t.folded, lower(path)[1:], admitsGuarding)
-		f.find(&t.folders, lower(path)[1:], admitsGuarding)
+		f.find(&t.near, path, admitsAll)
 		if first := min(f.best, f.other); first < len(t.rules) {
 			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}

@@ -13,12 +13,14 @@ import (
 // depends on the length of the path, and not on the number of rules.
 type Table struct {
 	rules   []compiled
-	exact   node // literals as written
-	folded  node // literals in lower case: for rules that ignore case, and for lenient matches
+	exact   tree // of all rules, literals as written
+	anyCase tree // of all rules, for those that ignore case
+	near    tree // of the guarding rules, also as folders: of an index.php, and without the trailing slash
 	lenient readings
 
-	folders    node // rules' paths as folders: of an index.php, and without the trailing slash; in lower case
-	hasFolders bool // there is at least one
+	// plainNear means that a path which all backends read alike may be near a rule: the rule
+	// is in near as a folder, or near folds its upper-case letters.
+	plainNear bool
 
 	controllers []string   // paths at which parameters choose what runs, in lower case
 	orders      []compiled // the rules that read an order's ID
@@ -29,6 +31,22 @@ type Table struct {
 	ignoresCase bool     // some rule ignores case
 	depth       int      // the largest number of segments in the path of a rule or a front controller
 }
+
+// tree finds rules by path. It spells literals and paths by the same function, so that no
+// two of them can be compared in different spellings.
+type tree struct {
+	root  node
+	spell func(string) string
+}
+
+func (t *tree) add(segments []segment, rule int) { t.root.add(segments, rule, t.spell) }
+
+// find searches the tree for a path, which begins with a slash.
+func (f *finder) find(t *tree, path string, admits admission) {
+	f.below(&t.root, t.spell(path)[1:], admits)
+}
+
+func asWritten(text string) string { return text }
 
 // node stands for a path prefix.
 type node struct {
@@ -42,17 +60,28 @@ type node struct {
 // NewTable compiles rules. The first rule whose method, host and path match decides. The
 // error names the first unusable rule.
 func NewTable(rules []Rule) (*Table, error) {
-	t := &Table{rules: make([]compiled, 0, len(rules))}
+	t := &Table{
+		rules: make([]compiled, 0, len(rules)),
+		exact: tree{spell: asWritten}, anyCase: tree{spell: lower}, near: tree{spell: asWritten},
+	}
+	for i := range rules {
+		t.ignoresCase = t.ignoresCase || rules[i].IgnoreCase
+		if !rules[i].Pass {
+			t.lenient = t.lenient.union(profiles[rules[i].Backend])
+		}
+	}
+	if t.ignoresCase || t.lenient.anyCase {
+		t.near.spell = foldCase
+	}
 	for i, r := range rules {
 		c, segments, err := compile(r)
 		if err != nil {
 			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
 		}
 		t.rules = append(t.rules, c)
-		t.ignoresCase = t.ignoresCase || r.IgnoreCase
 		t.depth = max(t.depth, len(segments))
-		t.exact.add(segments, i, func(text string) string { return text })
-		t.folded.add(segments, i, lower)
+		t.exact.add(segments, i)
+		t.anyCase.add(segments, i)
 		t.selectors = append(t.selectors, c.selectors...)
 		if len(c.selectors) > 0 && !strings.Contains(r.Path, "{") {
 			t.controllers = append(t.controllers, lower(withoutSlash(r.Path)))
@@ -63,15 +92,16 @@ func NewTable(rules []Rule) (*Table, error) {
 		if r.Pass {
 			continue
 		}
+		t.near.add(segments, i)
+		t.plainNear = t.plainNear || t.near.spell(r.Path) != r.Path
 		if r.Path != withoutSlash(r.Path) {
-			t.hasFolders = true
-			t.folders.add(segments[:len(segments)-1], i, lower)
+			t.plainNear = true
+			t.near.add(segments[:len(segments)-1], i)
 		}
-		t.lenient = t.lenient.union(profiles[r.Backend])
 		// The path of a folder: the path of its script without the last segment, or "/".
 		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
-			t.hasFolders = true
-			t.folders.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i, lower)
+			t.plainNear = true
+			t.near.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i)
 		}
 		t.methods = append(t.methods, r.Methods...)
 		if slices.Contains(r.Methods, "GET") {
@@ -206,7 +236,7 @@ func (t *Table) match(req Request) Match {
 		}
 	}
 	chooses := f.selecting < len(t.rules)
-	if !chooses && t.isPlain(path) && !t.hasFolders && !t.isController(path) {
+	if !chooses && t.isPlain(path) && !t.plainNear && !t.isController(path) {
 		return Match{Rule: -1}
 	}
 	return t.screenUnmatched(req, path, chooses)
@@ -226,9 +256,9 @@ type finder struct {
 // findExact looks up a path in its exact spelling.
 func (t *Table) findExact(req *Request, path string) finder {
 	f := t.finder(req)
-	f.find(&t.exact, path[1:], admitsExact)
+	f.find(&t.exact, path, admitsExact)
 	if f.best == len(t.rules) && t.ignoresCase {
-		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
+		f.find(&t.anyCase, path, admitsIgnoringCase)
 	}
 	return f
 }
@@ -243,12 +273,12 @@ type admission func(*compiled) bool
 
 func admitsExact(r *compiled) bool        { return !r.IgnoreCase }
 func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
-func admitsGuarding(r *compiled) bool     { return !r.Pass }
+func admitsAll(*compiled) bool            { return true }
 
-// find follows the rest of a path below n. Both a literal and a {name} segment may lead to
+// below follows the rest of a path below n. Both a literal and a {name} segment may lead to
 // rules. It follows both, and file order decides. The recursion is as deep as the deepest
 // template, for any request.
-func (f *finder) find(n *node, rest string, admits admission) {
+func (f *finder) below(n *node, rest string, admits admission) {
 	text, tail, more := rest, "", false
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		text, tail, more = rest[:i], rest[i+1:], true
@@ -263,7 +293,7 @@ func (f *finder) find(n *node, rest string, admits admission) {
 
 func (f *finder) follow(n *node, tail string, more bool, admits admission) {
 	if more {
-		f.find(n, tail, admits)
+		f.below(n, tail, admits)
 	} else if len(n.rules) > 0 {
 		f.choose(n.rules, admits)
 	}
