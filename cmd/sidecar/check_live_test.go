@@ -211,17 +211,16 @@ func TestCheckLiveEvictedKeys(t *testing.T) {
 	}
 }
 
-// TestCheckLiveFiles has directories that are missing, and a filter that no disk has room for.
+// TestCheckLiveFiles has directories that are missing.
 func TestCheckLiveFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := writeConfig(t, "listen: {authz: \"unix:"+dir+"/no/a\", proc: \"unix:"+dir+"/b\"}\nredis: {mode: embedded}\nfilters:\n  orders: {capacity: 100_000, snapshot: {path: "+dir+"/s}}\n"+
-		"  gone: {snapshot: {path: "+dir+"/none/s}}\n  large: {capacity: 100_000_000_000, false_positive_rate: 0.000000000001, snapshot: {path: "+dir+"/l}}\nlocks: {settlement: {}}"+liveRules)
+		"  gone: {snapshot: {path: "+dir+"/none/s}}\nlocks: {settlement: {}}"+liveRules)
 	code, _, stderr := command(t.Context(), "check", "--live", "--config", file)
 	want := []string{
 		":1: listen.authz: no file can be made in the directory " + dir + "/no: no such file or directory",
 		":5: filters.gone.snapshot.path: no file can be made in the directory " + dir + "/none: no such file or directory",
-		":6: filters.large.snapshot.path: the disk has ",
 	}
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 	if code != exitFailed || len(lines) != len(want) {

@@ -34,7 +34,13 @@ func (l *liveCheck) checkFiles() {
 			l.report(path, err)
 			continue
 		}
-		l.report(path, checkRoom(f))
+		free, known := freeBytes(filepath.Dir(f.Snapshot.Path))
+		if old, err := os.Stat(f.Snapshot.Path); err == nil {
+			free += uint64(old.Size())
+		}
+		if known {
+			l.report(path, checkRoom(f, free))
+		}
 	}
 }
 
@@ -51,9 +57,9 @@ func checkDirectory(path string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// checkRoom returns an error if the disk has no room for two snapshots of a full filter: a new one
+// checkRoom returns an error if a number of bytes is no room for two snapshots of a full filter: a new one
 // is written before the old one is removed.
-func checkRoom(f config.Filter) error {
+func checkRoom(f config.Filter, free uint64) error {
 	if f.Kind == config.FilterExact {
 		return nil // its size depends on the IDs
 	}
@@ -61,12 +67,7 @@ func checkRoom(f config.Filter) error {
 	if err != nil {
 		return err
 	}
-	needed := 2 * size.Bytes
-	free, known := freeBytes(filepath.Dir(f.Snapshot.Path))
-	if old, err := os.Stat(f.Snapshot.Path); err == nil {
-		free += uint64(old.Size())
-	}
-	if known && free < needed {
+	if needed := 2 * size.Bytes; free < needed {
 		return fmt.Errorf("the disk has %d MiB free, and two snapshots of the full filter take %d MiB: a new one is written before the old one is removed", free>>20, needed>>20)
 	}
 	return nil
