@@ -145,7 +145,7 @@ func rules(front bool) string {
 	for _, s := range sourcesOf(front) {
 		id := map[source]string{
 			inPath: "path: id", inQuery: "query: orderId", inForm: "form: orderId",
-			inJSON: "json: orderId", inHeader: "header: x-order-id", inCookie: "cookie: orderId",
+			inJSON: "json: orderId, max: int32", inHeader: "header: x-order-id", inCookie: "cookie: orderId",
 			inSnake: "query: order_id", inScript: "query: id", inFile: "query: id",
 		}[s]
 		lookup := "GET, HEAD"

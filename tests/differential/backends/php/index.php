@@ -54,6 +54,10 @@ function by_place(string $place, bool $settle, string $via): void
         case 'json':
             $in = json_decode(file_get_contents('php://input'), true);
             see($settle, is_array($in) ? $in['orderId'] ?? '' : '', "$via, json_decode");
+            if (is_array($in) && is_scalar($in['orderId'] ?? null)) { // narrowed, as a column or a double does
+                see($settle, unpack('l', pack('l', (int) $in['orderId']))[1], "$via, 32 bits");
+                see($settle, (int) (float) $in['orderId'], "$via, double");
+            }
             if (!is_array($in)) { // it takes forms too, then
                 see($settle, $_REQUEST['orderId'] ?? '', "$via, \$_REQUEST for JSON");
             }

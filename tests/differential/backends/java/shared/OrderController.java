@@ -91,6 +91,9 @@ public class OrderController {
     @RequestMapping(path = "/json/{what:settle|order}", headers = "x-way=long")
     String byJson(WebRequest r, @RequestBody Map<String, Object> body, @PathVariable String what) {
         Object id = body.get("orderId");
+        if (id instanceof Number number) { // narrowed, as JsonNode.asInt() does
+            see(r, what.equals("settle"), (long) number.intValue(), "@RequestBody Map, int");
+        }
         return see(r, what.equals("settle"), id instanceof Number ? ((Number) id).longValue() : id, "@RequestBody Map");
     }
 

@@ -88,6 +88,8 @@ public class Main extends HttpServlet {
                 String body = new String(request.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
                 try {
                     see(request, settle, new JSONObject(body).getLong("orderId"), "org.json");
+                    see(request, settle, (long) new JSONObject(body).getInt("orderId"), "org.json, int");
+                    see(request, settle, (long) new JSONObject(body).getDouble("orderId"), "org.json, double");
                 } catch (RuntimeException e) {
                     // Then it may be for the other one.
                 }
