@@ -48,6 +48,8 @@ func numberMutations() []mutation {
 			}
 			return power.Add(power, big.NewInt(d.order)).String()
 		}},
+		{"wrapped around 32 bits", func(d *draft, _ string) string { return fmt.Sprint(int64(1+d.rand.IntN(3))<<32 + d.order) }},
+		{"rounded by doubles", func(d *draft, _ string) string { return fmt.Sprint(int64(1)<<53 + 1 + 2*d.rand.Int64N(1_000_000)) }},
 		{"overlong UTF-8", func(d *draft, n string) string { return overlong(n, 2+d.rand.IntN(2)) }},
 		{"thousands separator", func(d *draft, n string) string { return n[:len(n)-1] + pick(d.rand, ",", ".", "'", " ") + n[len(n)-1:] }},
 		{"character reference", func(_ *draft, n string) string { return fmt.Sprintf("&#%d;%s", n[0], n[1:]) }},
