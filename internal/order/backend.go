@@ -15,6 +15,7 @@ const (
 // readings are the liberties that a backend takes. Tests have shown each of them
 // (docs/order-ids.md).
 type readings struct {
+	session    bool // drops ;jsessionid= at the end of a path, and nothing else reads it
 	params     bool // cuts ;name=value off path segments
 	backslash  bool // reads \ as /
 	anyCase    bool // reads /ORDERS as /orders, also by Unicode folding
@@ -28,8 +29,8 @@ type readings struct {
 
 var profiles = [...]readings{
 	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true, authority: true, members: true},
-	Tomcat: {params: true, anyDepth: true},
-	Spring: {params: true, trailing: true, parameters: true},
+	Tomcat: {session: true, params: true, anyDepth: true},
+	Spring: {session: true, params: true, trailing: true, parameters: true},
 	PHP:    {trailing: true, indexPHP: true, parameters: true, authority: true, members: true},
 }
 
@@ -39,7 +40,7 @@ var frontControllers = []string{"/index.php", "/"}
 // union is what at least one of two backends does.
 func (r readings) union(o readings) readings {
 	return readings{
-		params: r.params || o.params, backslash: r.backslash || o.backslash, anyCase: r.anyCase || o.anyCase,
+		session: r.session || o.session, params: r.params || o.params, backslash: r.backslash || o.backslash, anyCase: r.anyCase || o.anyCase,
 		trailing: r.trailing || o.trailing, indexPHP: r.indexPHP || o.indexPHP, parameters: r.parameters || o.parameters,
 		anyDepth: r.anyDepth || o.anyDepth, authority: r.authority || o.authority,
 		members: r.members || o.members,

@@ -70,3 +70,41 @@ func TestSlashAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestSession has paths with the session of a servlet container.
+func TestSession(t *testing.T) {
+	for _, tt := range []struct{ method, target, servlet, strict, php string }{
+		{"GET", "/orders/42;jsessionid=ABC.node1", "42", "malformed_id", "malformed_id"},
+		{"POST", "/orders/42/settle;jsessionid=0aZ!-_+", "42", "path_near", "path_near"},
+		{"POST", "/Pay;jsessionid=A?id=42", "42", "path_near", "path_near"},
+		{"GET", "/orders/042;jsessionid=A", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;jsessionid=", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;JSESSIONID=A", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;x=1;jsessionid=A", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;jsessionid=A;jsessionid=A", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;jsessionid=%41", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/42;jsessionid=A,B", "malformed_id", "malformed_id", "malformed_id"},
+		{"GET", "/orders/;jsessionid=A", "", "malformed_id", "malformed_id"},
+		{"POST", "/orders;jsessionid=A/42/settle", "path_near", "path_near", ""},
+		{"POST", "/orders/42;jsessionid=A/settle", "malformed_id", "malformed_id", "malformed_id"},
+		{"POST", "/orders/42/settle/;jsessionid=A", "path_near", "path_near", ""},
+		{"GET", "/orders;jsessionid=A", "", "path_near", ""},
+		{"GET", "/free;jsessionid=A", "", "", ""},
+	} {
+		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {
+			table, err := NewTable([]Rule{
+				{Name: "free", Methods: []string{"GET"}, Path: "/free", Pass: true, Backend: b},
+				{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), Backend: b},
+				{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: at(InPath, "id"), Backend: b},
+				{Name: "pay", Methods: []string{"POST"}, Path: "/Pay", IDs: at(InQuery, "id"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[Backend]string{Strict: tt.strict, Tomcat: tt.servlet, Spring: tt.servlet, PHP: tt.php}[b]
+			if got := (&oddRequest{method: tt.method, target: tt.target}).answer(table); got != want {
+				t.Errorf("profile %d: %s %s: got %q, want %q", b, tt.method, tt.target, got, want)
+			}
+		}
+	}
+}

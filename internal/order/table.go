@@ -216,6 +216,12 @@ func (t *Table) match(req Request) Match {
 		return t.screenUnmatched(req, path, false)
 	}
 	f := t.findExact(&req, path)
+	if bare, ok := withoutSession(path); ok && t.lenient.session {
+		g := t.findExact(&req, bare)
+		if first := min(g.best, f.best); first < len(t.rules) && profiles[t.rules[first].Backend].session {
+			path, f = bare, g // the backend maps the bare path
+		}
+	}
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may still find those parameters.
@@ -240,6 +246,24 @@ func (t *Table) match(req Request) Match {
 		return Match{Rule: -1}
 	}
 	return t.screenUnmatched(req, path, chooses)
+}
+
+// sessionParameter carries a session in the links of a servlet container (Servlet 6.0, 7.1.3).
+const sessionParameter = ";jsessionid="
+
+// withoutSession removes the session from the end of a path. It returns false if there is
+// none, or if the path has another semicolon, or the session an unusual character.
+func withoutSession(path string) (string, bool) {
+	bare, session, ok := strings.Cut(path, sessionParameter)
+	if !ok || session == "" || strings.IndexByte(bare, ';') >= 0 {
+		return path, false
+	}
+	for i := range len(session) {
+		if c := session[i]; (c < '0' || c > '9') && (c < 'a' || c > 'z') && !isUpper(c) && strings.IndexByte(".-_!+", c) < 0 {
+			return path, false
+		}
+	}
+	return bare, true
 }
 
 // finder searches a tree for a path.
