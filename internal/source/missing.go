@@ -49,12 +49,12 @@ func similar(kind, name string, readable []string) string {
 		return ""
 	}
 	word := strings.ToLower(name)
-	close := slices.DeleteFunc(slices.Clone(readable), func(one string) bool {
+	near := slices.DeleteFunc(slices.Clone(readable), func(one string) bool {
 		one = strings.ToLower(one)
 		return !strings.Contains(one, word) && !strings.Contains(word, one)
 	})
-	if len(close) > 0 {
-		best := slices.MinFunc(close, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	if len(near) > 0 {
+		best := slices.MinFunc(near, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 		return fmt.Sprintf("did you mean the %s %s instead of %s?", kind, best, name)
 	}
 	list := slices.Sorted(slices.Values(readable))
