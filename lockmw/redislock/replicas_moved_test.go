@@ -82,7 +82,7 @@ func TestConfirmedAfterAMove(t *testing.T) {
 	m := mirroredCluster(t)
 	m.settled(t)
 	c := m.client.(*redis.ClusterClient)
-	l := m.locker(t, Options{Replicas: 1, Hold: time.Hour, Lease: time.Hour})
+	var l *Locker
 	for _, tt := range []struct {
 		name string
 		do   func(held *Lease, free string) error
@@ -120,6 +120,10 @@ func TestConfirmedAfterAMove(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			// A client that was told of a move reads the map once more, a while later.
+			m.connectCluster(t, c.Options().Addrs)
+			c = m.client.(*redis.ClusterClient)
+			l = m.locker(t, Options{Replicas: 1, Hold: time.Hour, Lease: time.Hour})
 			held := acquire(t, l, "{"+tt.name+"}held")
 			beginMove(t, c, held.Key()).end()
 			if err := tt.do(held, "{"+tt.name+"}free"); err != nil {

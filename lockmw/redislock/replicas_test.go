@@ -80,10 +80,8 @@ func mirroredSentinel(t *testing.T) *mirrored {
 
 func mirroredCluster(t *testing.T) *mirrored {
 	c := bedtest.New(t).Cluster()
-	opts := mirroredOptions(c.Addrs()...)
-	opts.IsClusterMode = true
-	m := &mirrored{client: connect(t, opts)}
-	m.probe = watch(t, m.client, Exclusive, Redisson)
+	m := &mirrored{}
+	m.connectCluster(t, c.Addrs())
 	master, err := c.MasterOf(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +89,16 @@ func mirroredCluster(t *testing.T) *mirrored {
 	m.replicas = replicasOf(t, master, c.Nodes())
 	m.distant = distantKey(t, c, master)
 	return m
+}
+
+// connectCluster makes a client. Its map of the cluster is read once, and again only when a node
+// tells it of a move.
+func (m *mirrored) connectCluster(t *testing.T, addrs []string) {
+	t.Helper()
+	opts := mirroredOptions(addrs...)
+	opts.IsClusterMode = true
+	m.client = connect(t, opts)
+	m.probe = watch(t, m.client, Exclusive, Redisson)
 }
 
 // replicasOf returns those of the nodes that a master has for replicas, once there

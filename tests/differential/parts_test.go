@@ -33,11 +33,12 @@ func partRules() string {
 }
 
 // partRequests returns the settlements among some requests whose order is a part here. It leaves
-// out those that lead a front controller to the path's route: to see these, the gate has to know
-// the parameters that name an order there, and here they name a part.
+// out those by which a front controller routes a path: to see these, the gate has to know the
+// parameters that name an order there, and here they name a part.
 func partRequests(all []request, front bool) (some []request) {
 	for _, r := range all {
-		if !r.settle || !slices.Contains(partSources, r.source) || front && r.source == inPath {
+		routed := slices.ContainsFunc(r.mutations, func(name string) bool { return strings.Contains(name, "front controller") })
+		if !r.settle || !slices.Contains(partSources, r.source) || r.source == inPath && (front || routed) {
 			continue
 		}
 		r.raw = strings.Replace(r.raw, "\r\n", "\r\nX-Within: "+ofAShop+"\r\n", 1)
