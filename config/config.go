@@ -19,6 +19,8 @@ type Config struct {
 	Backend string `mapstructure:"backend"` // of rules without one; default strict
 	// FrontControllers are those of rules without any; default /index.php and /.
 	FrontControllers []string `mapstructure:"front_controllers"`
+	// Answer is that of rules without one; nil: the status tells.
+	Answer *Answer `mapstructure:"answer"`
 
 	Listen  Listen            `mapstructure:"listen"`
 	Redis   *Redis            `mapstructure:"redis"` // nil when nothing in the file needs Redis
@@ -409,6 +411,7 @@ type Rule struct {
 	// with the entries of id. Each request must have all of them. They are those in the key of
 	// the rule's lock, and those of its filter.
 	Parts   map[string]ID `mapstructure:"parts"`
+	Answer  *Answer       `mapstructure:"answer"`  // what the backend's answers mean; default that of the file
 	Invalid Reply         `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
 	Lookup  *Lookup       `mapstructure:"lookup"`
 	Create  *Create       `mapstructure:"create"` // excludes settle and lookup

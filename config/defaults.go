@@ -23,6 +23,9 @@ func fill[T comparable](doc *document, path string, value *T, byDefault T) {
 // ensureDefaults is the one place for defaults.
 func (c *Config) ensureDefaults(doc *document) {
 	fill(doc, "backend", &c.Backend, BackendStrict)
+	if c.Answer != nil {
+		c.Answer.ensureDefaults()
+	}
 	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
 	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
 	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
@@ -234,6 +237,12 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		if r.FrontControllers == nil && !doc.given("front_controllers") {
 			r.FrontControllers = []string{"/index.php", "/"}
 		}
+	}
+	switch {
+	case r.Answer != nil:
+		r.Answer.ensureDefaults()
+	case !r.Pass && !doc.given(path+".answer"):
+		r.Answer = c.Answer
 	}
 	fill(doc, path+".match.case", &r.Match.Case, CaseSensitive)
 	others := OtherMethodsPass

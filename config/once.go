@@ -158,14 +158,16 @@ func (r *Rule) KeyLock() Lock {
 
 // StoresStatus reports whether an answer of this status is stored.
 func (o *Once) StoresStatus(status int) bool {
-	return slices.ContainsFunc(o.Statuses, func(of OnceStatus) bool {
-		text := string(of)
-		if text == notRetried {
-			return status >= 400 && status < 500 && !slices.Contains(retriedStatuses, status)
-		}
-		class, isClass := strings.CutSuffix(text, "xx")
-		return isClass && fmt.Sprint(status/100) == class || text == fmt.Sprint(status)
-	})
+	return slices.ContainsFunc(o.Statuses, func(of OnceStatus) bool { return of.Has(status) })
+}
+
+// Has reports whether a status is this one, or of this kind.
+func (s OnceStatus) Has(status int) bool {
+	if s == notRetried {
+		return status >= 400 && status < 500 && !slices.Contains(retriedStatuses, status)
+	}
+	class, isClass := strings.CutSuffix(string(s), "xx")
+	return isClass && fmt.Sprint(status/100) == class || string(s) == fmt.Sprint(status)
 }
 
 // notRetried stands for the 4xx after which a client does not repeat the same request. After

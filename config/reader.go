@@ -241,6 +241,10 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return n.Value, true
 	case t == oncePartsType:
 		return r.onceParts(n, path, shown)
+	case t == answerStatusesType:
+		return r.answerStatuses(n, path, shown)
+	case t == jsonTestsType:
+		return r.jsonTests(n, path, shown)
 	case t == onceNamesType:
 		return r.onceNames(n, path, shown)
 	case t == modeType:

@@ -29,6 +29,7 @@ func (c *Config) validate(doc *document) {
 			v.reject(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
 		}
 	}
+	v.answer("answer", c.Answer)
 	v.listen(c)
 	if c.Redis != nil {
 		v.redis(c.Redis)

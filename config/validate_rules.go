@@ -47,6 +47,9 @@ func (v *validator) rule(path string, r Rule) {
 	} else if r.JSONWithoutType != "" || v.given(at) {
 		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
 	}
+	if r.Answer != v.config.Answer {
+		v.answer(path+".answer", r.Answer)
+	}
 	v.reply(path+".invalid", r.Invalid)
 	if r.Lookup == nil && r.Create == nil && r.Settle == nil && r.Once == nil {
 		v.rejectMissing(path, []string{"lookup", "create", "settle", "once", "pass"}, "does nothing: give it lookup, create, settle, once or pass")
@@ -78,7 +81,7 @@ func (v *validator) pass(path string, r Rule) {
 		key string
 		set bool
 	}{
-		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid != Reply{}},
+		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid != Reply{}}, {"answer", r.Answer != nil},
 		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil},
 	}
 	for _, g := range given {

@@ -65,7 +65,7 @@ func (s *Server) onCreateHeaders(stream extproc.ExternalProcessor_ProcessServer,
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	case gate.HeaderPart:
 		reply.ModeOverride = skipRest // Envoy's own answer has a body, too
-		text := call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
+		text := call.HeaderText(r.Header)
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnHeader(ctx, text) })
 	}
 	return true

@@ -61,7 +61,7 @@ func client(first *extproc.ProcessingRequest) string {
 
 // response translates the headers of an answer.
 func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Response {
-	r := &gate.Response{Attempts: -1, AttemptHeader: -1}
+	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Header: headerMap(h.GetHeaders().GetHeaders())}
 	for _, h := range h.GetHeaders().GetHeaders() {
 		switch h.GetKey() {
 		case ":status":
@@ -75,7 +75,7 @@ func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Resp
 		}
 	}
 	if r.Ended = h.GetEndOfStream(); r.Ended {
-		r.GRPCStatus = gate.GRPCStatusIn(headerMap(h.GetHeaders().GetHeaders()))
+		r.GRPCStatus = gate.GRPCStatusIn(r.Header)
 	}
 	fields := msg.GetAttributes()[attributesKey].GetFields()
 	r.Details = fields["response.code_details"].GetStringValue()

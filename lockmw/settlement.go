@@ -112,9 +112,6 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	if headers := msg.GetResponseHeaders(); headers != nil {
 		b.replied = true
 		r := response(headers, msg)
-		if b.call.KeepsAnswer() {
-			r.Header = headerMap(headers.GetHeaders().GetHeaders())
-		}
 		b.server.checkAttributes(b.call, r)
 		if b.call.Answered(r).Cancel {
 			b.cancel()
@@ -150,7 +147,7 @@ func (b *settlement) created(r *gate.Response, headers *extproc.HttpHeaders) {
 			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, nil, false) })
 		}
 	case gate.HeaderPart:
-		text := b.call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
+		text := b.call.HeaderText(r.Header)
 		b.learn(func(ctx context.Context) error { return b.call.LearnHeader(ctx, text) })
 	}
 }

@@ -47,7 +47,7 @@ func (c *create) responseHeaders(r *gate.Response, h Headers, end bool) Step {
 	case part == gate.BodyPart:
 		c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, nil, false) })
 	default:
-		text := c.call.HeaderText(h)
+		text := c.call.HeaderText(r.Header)
 		c.learn(func(ctx context.Context) error { return c.call.LearnHeader(ctx, text) })
 	}
 	return Step{Do: Wait}

@@ -136,7 +136,7 @@ func answer(e Envoy, h Headers, end bool) *gate.Response {
 func response(e Envoy, h Headers) *gate.Response {
 	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Details: e.Details()}
 	if h != nil {
-		r.Status = h.status()
+		r.Status, r.Header = h.status(), h
 		r.HasServiceTime = h.Get("x-envoy-upstream-service-time") != ""
 	}
 	n, ok := e.Attempts()

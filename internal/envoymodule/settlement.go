@@ -98,9 +98,6 @@ func (b *settlement) answered(r *gate.Response, h Headers) (last bool) {
 		b.responseSeen = true
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.call.KeepsAnswer() {
-			r.Header = h
-		}
 		b.call.Answered(r)
 		return b.call.IsAnswerEmpty()
 	}

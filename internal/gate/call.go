@@ -44,6 +44,8 @@ type Call struct {
 	NeedsLock    bool // call Acquire, then Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
+	readings     readings // of the answer to a create
+	headerText   string   // that of learnsHeader, of an answer whose body is read, too
 	learnsJSON   []string
 
 	// Background runs the blocking part of a bracket's end in a goroutine of its own, with
@@ -404,6 +406,7 @@ func (c *Call) Answered(r *Response) Step {
 	}
 	if c.once != nil && first {
 		c.once.begin(r)
+		c.once.readings, c.once.saysDone = c.policy.Answers.read(r), c.policy.Answers.saysDone() && !r.GRPC
 	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }

@@ -35,12 +35,16 @@ func (c *Call) Created(r *Response) Part {
 	if r.GRPC {
 		r = r.asHTTP()
 	}
-	c.answer = *r
+	c.answer, c.readings = *r, c.policy.Answers.read(r)
+	c.answer.Header = nil // valid during this call only
 	switch {
-	case r.madeNoOrder():
+	case r.madeNoOrder(), c.readings.means(nil, false).failed():
 		c.mayCreate = false
 		return NoPart
 	case c.LearnsBody() && r.mayBeFromBackend():
+		if len(c.learnsJSON) == 0 && r.Header != nil {
+			c.headerText = c.HeaderText(r.Header)
+		}
 		return BodyPart
 	}
 	return HeaderPart
@@ -64,8 +68,10 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 	}
 }
 
-// LearnsBody reports whether the response's body holds the new ID.
-func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
+// LearnsBody reports whether the response's body holds the new ID, or tells whether there is one.
+func (c *Call) LearnsBody() bool {
+	return len(c.learnsJSON) > 0 || c.policy.Create != nil && c.policy.Answers.readsBody()
+}
 
 // LearnHeader learns the ID from the header text that HeaderText returned. It blocks until
 // every instance knows the ID, or until every instance answers Unknown, or until ctx ends.
@@ -79,7 +85,11 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 
 // LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
-	text, err := memberText(body, c.learnsJSON)
+	if !partial && c.readings.means(body, true).failed() {
+		c.mayCreate = false
+		return nil
+	}
+	text, err := c.textIn(body)
 	if err != nil && c.answer.GRPC {
 		err = errProtobuf
 	}
@@ -87,6 +97,14 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 		err = fmt.Errorf("%w: %w", errPartial, err)
 	}
 	return c.learn(ctx, text, err)
+}
+
+// textIn returns the text of the answer that holds the new ID, of which the body has come.
+func (c *Call) textIn(body []byte) (string, error) {
+	if len(c.learnsJSON) == 0 {
+		return c.headerText, nil
+	}
+	return memberText(body, c.learnsJSON)
 }
 
 // StreamEnded reports that the stream of a create is over after its request was forwarded.
@@ -102,7 +120,7 @@ func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
 // StreamEndedInBody is StreamEnded for a stream that ended within the answer's body. Part
 // is the body so far.
 func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
-	text, err := memberText(part, c.learnsJSON)
+	text, err := c.textIn(part)
 	if err != nil {
 		err = errNoAnswer
 	}

@@ -111,8 +111,9 @@ type AsyncLease interface {
 // something, that a create does not look up, and that it learns from one place.
 type Policy struct {
 	Rule    order.Rule
-	Observe bool   // decide and count, change nothing
-	Share   *Share // what of it is enforced; nil: all requests are alike
+	Observe bool     // decide and count, change nothing
+	Share   *Share   // what of it is enforced; nil: all requests are alike
+	Answers *Answers // nil: the status tells what an answer means
 	Invalid Reply
 	Lookup  *Lookup
 	Create  *Create

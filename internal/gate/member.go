@@ -9,48 +9,64 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// memberText returns the text of the string or number at a path of object members. It
-// refuses a body that repeats a member of the path after it, because parsers differ in
-// which one they use. It ignores invalid JSON after the value. It accepts Latin-1 and a
-// byte order mark, which old backends write. Its errors quote nothing of the body.
+// memberText returns the text of the string or number at a path of object members: see
+// [member].
 func memberText(body []byte, path []string) (string, error) {
+	text, kind, err := member(body, path)
+	switch {
+	case err != nil:
+		return "", err
+	case kind != '"' && kind != '0':
+		return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
+	}
+	return text, nil
+}
+
+// member returns the value at a path of object members, with the kind of its first token; the
+// text of an object or an array is "". It refuses a body that repeats a member of the path after
+// it, because parsers differ in which one they use. It ignores invalid JSON after the value. It
+// accepts Latin-1 and a byte order mark, which old backends write. Its errors quote nothing of
+// the body; a [noMember] says that the body has no such member.
+func member(body []byte, path []string) (text string, kind jsontext.Kind, err error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for _, name := range path {
 		if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
-			return "", errNotJSON
+			return "", 0, errNotJSON
 		}
 		if found, err := enterMember(d, name); err != nil {
-			return "", err
+			return "", 0, err
 		} else if !found {
-			return "", fmt.Errorf("the answer has no member %q", name)
+			return "", 0, noMember(name)
 		}
 	}
-	t, err := d.ReadToken()
-	if err != nil {
-		return "", errNotJSON
-	}
-	text := ""
-	switch t.Kind() {
-	case '"':
-		text = t.String()
-	case '0':
-		if d.InputOffset() == int64(len(body)) { // the number may continue: an object ends with a brace
-			return "", errNotJSON
-		}
-		text = t.String()
+	switch kind = d.PeekKind(); kind {
+	case '{', '[':
+		err = d.SkipValue()
 	default:
-		return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
+		var t jsontext.Token
+		if t, err = d.ReadToken(); err == nil {
+			text = t.String()
+		}
+	}
+	if err != nil || kind == '0' && d.InputOffset() == int64(len(body)) { // the number may continue: an object ends with a brace
+		return "", 0, errNotJSON
 	}
 	for _, name := range slices.Backward(path) {
 		if again, err := enterMember(d, name); err != nil {
-			return text, nil // the rest was cut off, or is not JSON
+			return text, kind, nil // the rest was cut off, or is not JSON
 		} else if again {
-			return "", fmt.Errorf("the answer has two members %q", name)
+			return "", 0, fmt.Errorf("the answer has two members %q", name)
 		}
 	}
-	return text, nil
+	return text, kind, nil
 }
+
+// noMember is the name of a member that an answer lacks.
+type noMember string
+
+// Error implements error.
+func (m noMember) Error() string { return fmt.Sprintf("the answer has no member %q", string(m)) }
 
 var errNotJSON = errors.New("the answer is not JSON")
 

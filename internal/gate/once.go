@@ -225,7 +225,9 @@ type onceCall struct {
 	length  int    // of the body, by its Content-Length; -1: not given
 	unfit   string // why the answer cannot be stored; "": it can
 
-	grpcFailed bool // the answer is gRPC's, and its status is not OK
+	grpcFailed bool     // the answer is gRPC's, and its status is not OK
+	readings   readings // what it may mean
+	saysDone   bool     // the rule says which answers are those of a success
 
 	decided bool         // what is stored, at the end of the answer
 	changes []onceChange // what is stored and forgotten
@@ -356,7 +358,7 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 	o.size += len(chunk)
 	largest := 0
 	o.both(func(once *Once) { largest = max(largest, once.MaxBody) })
-	if o.unfit != "" || o.size > largest {
+	if o.size > largest {
 		o.body = nil
 	} else {
 		o.body = append(o.body, chunk...)
@@ -370,6 +372,8 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 	switch {
 	case o.grpcFailed:
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
+	case o.hasFailed():
+		return OnceStatus, "the rule's answer says that nothing was done: the same call will reach the backend"
 	case !once.Stores(o.status):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
 	case len(once.Forget) > 0:
@@ -380,6 +384,14 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
 	}
 	return OnceStored, ""
+}
+
+// hasFailed reports whether the answer says that nothing was done. Of an answer whose body is too
+// large to be read, that is not certain.
+func (o *onceCall) hasFailed() bool {
+	whole := len(o.body) == o.size
+	means := o.readings.means(o.body, whole)
+	return means.failed() || o.saysDone && whole && means != MeansDone
 }
 
 // storedHeaders returns the headers that one of the two stores.

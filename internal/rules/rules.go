@@ -28,6 +28,9 @@ func Policy(r config.Rule, parts []string, filters map[string]gate.Filter, locks
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
 	p := gate.Policy{Rule: rule, Observe: !r.Mode.Enforces(), Invalid: reply(r.Invalid)}
+	if p.Answers, err = answers(r.Answer); err != nil {
+		return gate.Policy{}, fmt.Errorf("rule %s: answer: %w", r.Name, err)
+	}
 	if l := r.Lookup; l != nil {
 		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
 	}

@@ -1,0 +1,200 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Answer is what the backend's answers mean, where their status alone does not tell. In each
+// list one condition that holds is enough. Failed counts before absent, and absent before done.
+type Answer struct {
+	Done   []AnswerCondition `mapstructure:"done"`   // the backend did what the request asks for
+	Failed []AnswerCondition `mapstructure:"failed"` // it certainly did not
+	Absent []AnswerCondition `mapstructure:"absent"` // it has no such order
+}
+
+// AnswerCondition is a condition on an answer. All of its members must hold; at least one is
+// set.
+type AnswerCondition struct {
+	Status AnswerStatuses `mapstructure:"status"` // 404, 2xx, or a list of them
+	// Header maps names, in any case, to RE2 patterns. A line of the header must match.
+	Header      map[string]string `mapstructure:"header"`
+	ContentType string            `mapstructure:"content_type"` // the media type, without parameters, in any case
+	JSON        JSONTests         `mapstructure:"json"`
+}
+
+// AnswerStatuses are statuses, one of which the answer has.
+type AnswerStatuses []OnceStatus
+
+// JSONTests are tests of members of a JSON body. A file has a mapping from their dotted paths to
+// a value, a list of values, {isnt: value} or {exists: false}.
+type JSONTests []JSONTest
+
+// JSONTest is a test of one member. One of Is, Isnt and Exists is set. Values compare as text,
+// so 200 is also "200".
+type JSONTest struct {
+	Path   string   `mapstructure:"path"`   // dotted path of member names
+	Is     []string `mapstructure:"is"`     // the member has one of these values
+	Isnt   []string `mapstructure:"isnt"`   // it is there, and has none of these values
+	Exists string   `mapstructure:"exists"` // "true" or "false"
+}
+
+var (
+	answerStatusesType = reflect.TypeFor[AnswerStatuses]()
+	jsonTestsType      = reflect.TypeFor[JSONTests]()
+)
+
+// maxAnswerConditions bounds each list. An answer is held against all of them.
+const maxAnswerConditions = 16
+
+// answerStatuses reads one status, or a list of them.
+func (r *reader) answerStatuses(n *yaml.Node, path, shown string) (any, bool) {
+	texts, ok := r.texts(n, path, shown)
+	if !ok {
+		return nil, r.discard(path)
+	}
+	return texts, true
+}
+
+// texts reads a scalar, or a list of scalars, as texts. It reports anything else.
+func (r *reader) texts(n *yaml.Node, path, shown string) (texts []string, ok bool) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
+	}
+	for i, item := range items {
+		at, atShown := path, shown
+		if n.Kind == yaml.SequenceNode {
+			index := fmt.Sprintf("[%d]", i)
+			at, atShown = path+index, shown+index
+			r.origins[at] = origin{line: item.Line, shown: atShown}
+		}
+		item = resolve(item)
+		if !r.countValue(item.Line) {
+			return nil, false
+		}
+		if item.Kind != yaml.ScalarNode {
+			r.report(at, fmt.Sprintf("is %s: write a value, or a list of values", describe(item)))
+			return nil, false
+		}
+		texts = append(texts, item.Value)
+	}
+	if len(texts) == 0 {
+		r.report(path, "is an empty list: give it a value or remove the key")
+		return nil, false
+	}
+	return texts, true
+}
+
+// jsonTests reads the tests of members.
+func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
+	if n.Kind != yaml.MappingNode {
+		r.report(path, fmt.Sprintf("is %s: write {member: value}, such as {resultCode: 200}", describe(n)))
+		return nil, r.discard(path)
+	}
+	tests, usable := make([]any, 0), true
+	for key, value := range r.entries(n, path, shown) {
+		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
+		r.origins[at] = origin{line: key.Line, shown: atShown}
+		test := map[string]any{"path": key.Value}
+		op, operand := "is", resolve(value)
+		if operand.Kind == yaml.MappingNode {
+			if len(operand.Content) != 2 {
+				r.report(at, "has to be a value, a list of values, {isnt: value} or {exists: false}")
+				usable = false
+				continue
+			}
+			op, operand = operand.Content[0].Value, resolve(operand.Content[1])
+		}
+		texts, ok := r.texts(operand, at, atShown)
+		switch {
+		case !ok:
+		case op == "is", op == "isnt":
+			test[op] = texts
+		case op == "exists" && len(texts) == 1 && (texts[0] == "true" || texts[0] == "false"):
+			test[op] = texts[0]
+		default:
+			r.report(at, "has to be a value, a list of values, {isnt: value} or {exists: false}")
+			ok = false
+		}
+		usable = usable && ok
+		tests = append(tests, test)
+	}
+	if !usable {
+		return nil, r.discard(path)
+	}
+	return tests, true
+}
+
+// ensureDefaults makes names of headers and types lower.
+func (a *Answer) ensureDefaults() {
+	for _, list := range [][]AnswerCondition{a.Done, a.Failed, a.Absent} {
+		for i := range list {
+			c := &list[i]
+			c.ContentType = strings.ToLower(c.ContentType)
+			for name, pattern := range c.Header {
+				if low := strings.ToLower(name); low != name {
+					delete(c.Header, name)
+					c.Header[low] = pattern
+				}
+			}
+		}
+	}
+}
+
+// answer checks what answers mean.
+func (v *validator) answer(path string, a *Answer) {
+	if a == nil || v.unusable(path) {
+		return
+	}
+	if len(a.Done)+len(a.Failed)+len(a.Absent) == 0 {
+		v.rejectMissing(path, []string{"done", "failed", "absent"}, "says nothing: give it done, failed or absent")
+	}
+	for _, list := range []struct {
+		key        string
+		conditions []AnswerCondition
+	}{{"done", a.Done}, {"failed", a.Failed}, {"absent", a.Absent}} {
+		at := path + "." + list.key
+		if len(list.conditions) > maxAnswerConditions {
+			v.reject(at, "has %d conditions: %d at most", len(list.conditions), maxAnswerConditions)
+		}
+		for i, c := range list.conditions {
+			v.answerCondition(fmt.Sprintf("%s[%d]", at, i), c)
+		}
+	}
+}
+
+// answerStatus matches a status, or all of a kind.
+var answerStatus = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
+
+func (v *validator) answerCondition(path string, c AnswerCondition) {
+	if len(c.Status) == 0 && len(c.Header) == 0 && c.ContentType == "" && len(c.JSON) == 0 {
+		v.rejectMissing(path, []string{"status", "header", "content_type", "json"}, "holds for every answer: give it status, header, content_type or json")
+	}
+	for _, status := range c.Status {
+		if !answerStatus.MatchString(string(status)) {
+			v.reject(path+".status", "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx", quote(string(status)))
+		}
+	}
+	for _, name := range sortedKeys(c.Header) {
+		at := join(path+".header", name)
+		if !headerName.MatchString(name) {
+			v.reject(path+".header", "%s is not a name of a header", quote(name))
+		}
+		if _, err := regexp.Compile(c.Header[name]); err != nil {
+			v.reject(at, "is not an RE2 pattern: %s", oneLine(err.Error()))
+		}
+	}
+	if c.ContentType != "" && (strings.ContainsAny(c.ContentType, "; ,") || strings.Count(c.ContentType, "/") != 1) {
+		v.reject(path+".content_type", "%s is not a media type without parameters, such as text/html", quote(c.ContentType))
+	}
+	for _, test := range c.JSON {
+		if at := join(path+".json", test.Path); test.Path == "" || len(test.Path) > maxJSONPath || strings.Contains("."+test.Path+".", "..") {
+			v.reject(at, "is not a dotted path of member names")
+		}
+	}
+}
