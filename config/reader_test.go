@@ -29,8 +29,8 @@ func TestStrictness(t *testing.T) {
 
 		{"unknown section", "filter: {}\n", []string{"1: filter: unknown key, did you mean filters?"}},
 		{"other case", "Listen: {}\n", []string{"1: Listen: unknown key, did you mean listen?"}},
-		{"nothing near", "logging: {}\n", []string{"1: logging: unknown key: known here are backend, filters, front_controllers, listen, locks, redis, rules, sources"}},
-		{"a key with a line break", "\"a\\nb\": {}\n", []string{`1: "a\nb": unknown key: known here are backend, filters, front_controllers, listen, locks, redis, rules, sources`}},
+		{"nothing near", "logging: {}\n", []string{"1: logging: unknown key: known here are answer, backend, filters, front_controllers, listen, locks, redis, rules, sources"}},
+		{"a key with a line break", "\"a\\nb\": {}\n", []string{`1: "a\nb": unknown key: known here are answer, backend, filters, front_controllers, listen, locks, redis, rules, sources`}},
 		{"a password", "redis: {password: hunter2}\n", []string{"1: redis.password: a password does not belong in this file: use password_file or password_env"}},
 		{"a password of Sentinels", "redis: {sentinel_password: hunter2}\n", []string{"1: redis.sentinel_password: a password does not belong in this file: use sentinel_password_file or sentinel_password_env"}},
 		{"a token", "listen: {token: hunter2}\n", []string{"1: listen.token: a token does not belong in this file: use token_file or token_env"}},

@@ -11,7 +11,8 @@ import (
 )
 
 // handleLookup serves a lookup: it forwards the request and reads the headers of the
-// answer. If Envoy does not send those, no message follows.
+// answer, and its body if that decides what it means. If Envoy does not send those, no
+// message follows.
 func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
 	if err := stream.Send(pass.watch()); err != nil {
 		return nil
@@ -21,11 +22,19 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, ca
 		if err != nil {
 			return nil
 		}
-		headers := msg.GetResponseHeaders()
-		if headers != nil {
-			call.Answered(response(headers, msg))
+		reply, done := continueReply(msg), true
+		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
+		case headers != nil:
+			if call.Answered(response(headers, msg)).ReadBody {
+				reply, done = onResponse(nil), false // not the shared reply: this one is changed
+				reply.ModeOverride = headersAndBody
+			}
+		case body != nil:
+			call.LookupBody(body.GetBody(), body.GetEndOfStream())
+		default:
+			done = false
 		}
-		if err := stream.Send(continueReply(msg)); err != nil || headers != nil {
+		if err := stream.Send(reply); err != nil || done {
 			return nil
 		}
 	}

@@ -44,7 +44,8 @@ type Call struct {
 	NeedsLock    bool // call Acquire, then Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
-	readings     readings // of the answer to a create
+	readings     readings // of the answer to a lookup or a create
+	notFound     bool     // the status of the answer to a lookup says that there is no such order
 	headerText   string   // that of learnsHeader, of an answer whose body is read, too
 	learnsJSON   []string
 
@@ -64,6 +65,7 @@ type Step struct {
 	Err        error  // why a stored answer cannot be given, for the log
 	NotStored  string // why the answer is not stored, for the log; "": it is, or there is nothing to store
 	Cancel     bool   // cancel the context of Acquire
+	ReadBody   bool   // call LookupBody with the answer's body
 	BodyUnseen bool   // the backend received the request before Open saw its body
 }
 
@@ -392,8 +394,7 @@ func (c *Call) BodyUnseen(r *Response) Step {
 // Answered reports the response's headers.
 func (c *Call) Answered(r *Response) Step {
 	if c.watchedID != "" {
-		c.policy.Lookup.checkNotFound(c.watchedID, r)
-		return Step{}
+		return Step{ReadBody: c.lookedUp(r)}
 	}
 	c.grpcAnswer = r.GRPC
 	if r.Ended {
@@ -406,7 +407,7 @@ func (c *Call) Answered(r *Response) Step {
 	}
 	if c.once != nil && first {
 		c.once.begin(r)
-		c.once.readings, c.once.saysDone = c.policy.Answers.read(r), c.policy.Answers.saysDone() && !r.GRPC
+		c.once.readings, c.once.saysDone = c.policy.Answers.readOutcome(r), c.policy.Answers.saysDone() && !r.GRPC
 	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }

@@ -35,7 +35,7 @@ func (c *Call) Created(r *Response) Part {
 	if r.GRPC {
 		r = r.asHTTP()
 	}
-	c.answer, c.readings = *r, c.policy.Answers.read(r)
+	c.answer, c.readings = *r, c.policy.Answers.readOutcome(r)
 	c.answer.Header = nil // valid during this call only
 	switch {
 	case r.madeNoOrder(), c.readings.means(nil, false).failed():

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -197,6 +198,8 @@ type Gate struct {
 	policies []Policy
 	record   Recorder
 	now      func() time.Time
+	// saysAbsent means that a rule says by which answers the backend has no such order.
+	saysAbsent bool
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -213,7 +216,8 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{table: table, policies: policies, record: record, now: now}, nil
+	saysAbsent := slices.ContainsFunc(policies, func(p Policy) bool { return p.Answers != nil && len(p.Answers.Absent) > 0 })
+	return &Gate{table: table, policies: policies, record: record, now: now, saysAbsent: saysAbsent}, nil
 }
 
 func (p *Policy) check() error {

@@ -50,9 +50,9 @@ type reading struct {
 	members []MemberTest // that are still to be tested
 }
 
-// read returns what an answer may mean by its headers. It keeps nothing of them.
+// read returns what a backend's answer may mean by its headers. It keeps nothing of them.
 func (a *Answers) read(r *Response) (list readings) {
-	if a == nil || r.GRPC || r.Outcome() != OutcomeKnown {
+	if a == nil || r.GRPC || !r.fromBackend() {
 		return nil
 	}
 	for _, group := range []struct {
@@ -66,6 +66,15 @@ func (a *Answers) read(r *Response) (list readings) {
 		}
 	}
 	return list
+}
+
+// readOutcome is read for a call that changes orders: after several attempts, an answer says
+// nothing about the first.
+func (a *Answers) readOutcome(r *Response) readings {
+	if r.Outcome() != OutcomeKnown {
+		return nil
+	}
+	return a.read(r)
 }
 
 // readsBody reports whether a body may decide what an answer means.
@@ -132,6 +141,16 @@ func hasHeader(h order.Header, name string, passes func(string) bool) bool {
 		}
 	}
 	return false
+}
+
+// pending reports whether the body decides what the answer means.
+func (list readings) pending() bool { return len(list) > 0 && len(list[0].members) > 0 }
+
+// absent reports whether the answer to a lookup says that there is no such order. NotFound means
+// that its status says so.
+func (list readings) absent(body []byte, whole, notFound bool) bool {
+	means := list.means(body, whole)
+	return means == MeansAbsent || means == MeansNothing && notFound
 }
 
 // failed reports whether the answer to a call says that nothing was done.

@@ -10,16 +10,17 @@ import (
 // sees only answers calls it. The request is the one that was judged, as far as the adapter
 // has it.
 func (g *Gate) Answered(req order.Request, r *Response) {
-	if !r.notFound() { // the cheap check first
+	notFound := r.notFound()
+	if !notFound && !(g.saysAbsent && r.fromBackend()) { // the cheap check first
 		return
 	}
 	m := g.table.Match(req)
 	if m.Rule < 0 {
 		return
 	}
-	lookup := g.policies[m.Rule].Lookup
-	if id := lookup.watchedID(m, req.Method); id != "" {
-		lookup.OnNotFound(id)
+	p := &g.policies[m.Rule]
+	if id := p.Lookup.watchedID(m, req.Method); id != "" && p.Answers.read(r).absent(nil, false, notFound) {
+		p.Lookup.OnNotFound(id)
 	}
 }
 
@@ -37,10 +38,20 @@ func (l *Lookup) watchedID(m order.Match, method string) string {
 	return m.ID
 }
 
-// checkNotFound reads the answer to a lookup.
-func (l *Lookup) checkNotFound(id string, r *Response) {
-	if r.notFound() {
-		l.OnNotFound(id)
+// lookedUp reads the headers of the answer to a lookup. It reports whether the body decides.
+func (c *Call) lookedUp(r *Response) (readBody bool) {
+	c.readings, c.notFound = c.policy.Answers.read(r), r.notFound()
+	if c.readings.pending() && !r.Ended {
+		return true
+	}
+	c.LookupBody(nil, r.Ended)
+	return false
+}
+
+// LookupBody reads the body of the answer to a lookup. Whole means that the body is all of it.
+func (c *Call) LookupBody(body []byte, whole bool) {
+	if c.readings.absent(body, whole, c.notFound) {
+		c.policy.Lookup.OnNotFound(c.watchedID)
 	}
 }
 

@@ -1,0 +1,116 @@
+package gate_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// resultCode is a rule's answer by a member of JSON.
+func resultCode() *gate.Answers {
+	is := func(codes ...string) []gate.AnswerTest {
+		return []gate.AnswerTest{{Members: []gate.MemberTest{{Path: []string{"code"}, Is: codes}}}}
+	}
+	return &gate.Answers{
+		Failed: append(is("500"), gate.AnswerTest{Status: func(s int) bool { return s == 302 }}),
+		Done:   is("200"),
+	}
+}
+
+// TestCreatesThatFailed has creates whose answers say that there is no order.
+func TestCreatesThatFailed(t *testing.T) {
+	header := order.HeaderList{{"location", "42"}}
+	for _, tt := range []struct {
+		name    string
+		learn   gate.Learn
+		r       gate.Response
+		body    string
+		partial bool
+		want    string
+	}{
+		{"a redirect", inBody, gate.Response{Status: 302}, "", false, ""},
+		{"a code", inBody, gate.Response{Status: 200}, `{"code":500}`, false, ""},
+		{"a code and an ID", inBody, gate.Response{Status: 200}, `{"code":500,"id":42}`, false, ""},
+		{"done", inBody, gate.Response{Status: 200}, `{"code":200,"id":42}`, false, "42"},
+		{"done, without an ID", inBody, gate.Response{Status: 200}, `{"code":200}`, false, "incomplete"},
+		{"nothing said", inBody, gate.Response{Status: 200}, `{"code":7}`, false, "incomplete"},
+		{"a code, cut off", inBody, gate.Response{Status: 200}, `{"code":500,`, true, "incomplete, abandoned"},
+		{"a code after two attempts", inBody, gate.Response{Status: 200, Attempts: 2}, `{"code":500}`, false, "abandoned"},
+		{"a code, the ID in a header", inHeader, gate.Response{Status: 200, Header: header}, `{"code":500}`, false, ""},
+		{"the ID in a header", inHeader, gate.Response{Status: 200, Header: header}, `{"code":200}`, false, "42"},
+		{"the ID in a header, a body that is cut off", inHeader, gate.Response{Status: 200, Header: header}, `{"co`, true, "42"},
+		{"no ID in a header", inHeader, gate.Response{Status: 200}, `{"code":200}`, false, "incomplete"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
+			g, err := gate.New([]gate.Policy{{
+				Rule:    order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+				Answers: resultCode(),
+				Create:  &gate.Create{Filter: filter, Learn: tt.learn, Format: digits},
+			}}, &gatetest.Recorder{}, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := g.Open(order.Request{Method: "POST", Target: "/orders"})
+			if tt.r.Details, tt.r.Attempts = "via_upstream", max(1, tt.r.Attempts); tt.r.Header == nil {
+				tt.r.Header = order.HeaderList{}
+			}
+			switch c.Created(&tt.r) {
+			case gate.BodyPart:
+				_ = c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
+			case gate.HeaderPart:
+				t.Error("the body is not asked for")
+			}
+			if err := c.StreamEnded(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if got := did(filter); got != tt.want {
+				t.Errorf("did %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestFailuresAreNotStored has the answers of a settlement that once stores.
+func TestFailuresAreNotStored(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string
+		want   string // what is said of it; "": it is stored
+	}{
+		{"done", 200, `{"code":200}`, ""},
+		{"failed", 200, `{"code":500}`, "nothing was done"},
+		{"neither", 200, `{"code":7}`, "nothing was done"},
+		{"another status", 404, `{"code":200}`, "not one of statuses"},
+		{"too large to be read", 200, `{"code":500,"x":"` + strings.Repeat("x", 100) + `"}`, "more than 100 bytes"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lock, record := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, &gatetest.Recorder{}
+			policies := slices.Clone(settleOnce(t, lock, record).Policies())
+			policies[0].Answers = resultCode()
+			g, err := gate.New(policies, record, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
+			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Answered(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}})
+			c.AnswerBody([]byte(tt.body))
+			step := c.Finished()
+			if !strings.Contains(step.NotStored, tt.want) || (step.NotStored == "") != (tt.want == "") {
+				t.Errorf("not stored: %q", step.NotStored)
+			}
+			_ = c.Store(t.Context())
+			c.Ended(t.Context())
+			if len(lock.Texts) != 0 != (tt.want == "" || tt.name == "too large to be read") {
+				t.Errorf("stored are %q", lock.Texts)
+			}
+		})
+	}
+}
