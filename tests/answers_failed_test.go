@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+// failedRules are those of a shop that answers 200 to everything, and redirects strangers.
+const failedRules = `  - {name: save, match: {methods: [POST], path: /save}, id: {format: digits}, create: {filter: orders, learn: {response_json: data}}}
+  - {name: at, match: {methods: [POST], path: /at}, id: {format: digits}, create: {filter: orders, learn: {response_header: x-new-order}}}
+  - {name: pay, match: {methods: [POST], path: "/pay/{id}"}, id: {path: id}, settle: {lock: settlement, once: {}}}
+  - name: order-create
+`
+
+const meaning = `answer:
+  failed: [{status: 302, header: {location: "/login$"}}, {status: 200, content_type: text/html}]
+  done: [{json: {resultCode: 200}}]
+  absent: [{status: 200, json: {resultCode: 404}}]
+filters:
+`
+
+// TestAnswersOfFailures has creates and settlements that fail with 200, or with a redirect to a
+// login: they are no doubt, and are not stored.
+func TestAnswersOfFailures(t *testing.T) {
+	t.Parallel()
+	reply := func(status, contentType, body string, header ...string) string {
+		return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: %s\r\n%sContent-Length: %d\r\nConnection: close\r\n\r\n%s",
+			status, contentType, strings.Join(header, ""), len(body), body)
+	}
+	const json = "application/json"
+	answers := []string{
+		reply("302 Found", "text/html", "", "Location: https://shop.example/login\r\n"),
+		reply("200 OK", "text/html; charset=utf-8", "<title>Error</title>"),
+		reply("200 OK", json, `{"resultCode":404,"data":null}`),
+		reply("200 OK", json, `{"resultCode":404}`, "X-New-Order: 123456\r\n"),
+		reply("200 OK", json, `{"resultCode":200,"data":123457}`),
+		reply("200 OK", json, `{"resultCode":200}`, "X-New-Order: 123458\r\n"),
+		reply("200 OK", json, `{"resultCode":500}`), // nothing says that this failed
+	}
+	s := newStack(t, settings{
+		backend: newScripted(t, answers).addr(), orders: 10, envoy: unhurried(t),
+		gate: edit(t, "  - name: order-create\n", failedRules, "filters:\n", meaning, "sources: [seed]", "sources: [seed]\n    stale_after: 60s"),
+	})
+	refuses := func() bool { return s.must("GET", "/orders/9999", "").status == 404 }
+	for n := range answers {
+		paths := []string{"/save", "/at"}
+		switch n {
+		case 4:
+			paths = []string{"/save"}
+		case 3, 5:
+			paths = []string{"/at"}
+		}
+		for _, path := range paths {
+			if got := s.must("POST", fmt.Sprintf("%s?n=%d", path, n), ""); !strings.Contains(answers[n], fmt.Sprint(got.status)) {
+				t.Fatalf("answer %d is %d", n, got.status)
+			}
+			if failed := n < len(answers)-1; refuses() != failed {
+				t.Errorf("%s, answer %d: absent orders are refused: %v", path, n, !failed)
+			}
+		}
+	}
+	s.reload(t)
+	for id, want := range map[string]int{"123456": 404, "123457": 200, "123458": 200} {
+		if got := s.must("GET", "/orders/"+id, "").status; got != want {
+			t.Errorf("order %s is %d, want %d", id, got, want)
+		}
+	}
+	// One settlement after the other: what failed is done again, and what was done is not.
+	for i, tt := range []struct {
+		n       int
+		verdict string
+	}{{0, ""}, {1, ""}, {2, ""}, {6, ""}, {4, ""}, {4, "replayed"}, {1, "replayed"}} {
+		var got answer
+		bedtest.Eventually(t, "the lock is free", func() bool { // it is released behind an answer that is not stored
+			got = s.must("POST", fmt.Sprintf("/pay/1?n=%d", tt.n), "")
+			return got.status != 409
+		})
+		if got.verdict != tt.verdict {
+			t.Errorf("settlement %d: %d, verdict %q, want %q", i, got.status, got.verdict, tt.verdict)
+		}
+	}
+}
