@@ -15,21 +15,43 @@ func TestLongHolds(t *testing.T) {
 		"{a: {lease: 90s, on_unknown_outcome: {hold: 61s}}}":  "1: locks.a.on_unknown_outcome.hold: is longer than two thirds of lease 1m30s: if ordergate is killed, the lock may end before the backend has. Set lease: 1m32s, or a shorter hold",
 		"{a: {lease: 30s, on_unknown_outcome: {hold: 100s}}}": "Set lease: 2m30s",
 	} {
-		path := filepath.Join(t.TempDir(), "ordergate.yaml")
-		text := "locks: " + locks + "\nrules: [{name: a, match: {methods: [POST], path: \"/o/{id}\"}, id: {path: id}, settle: {lock: a}}]\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, aside, err := LoadWith(path, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for _, v := range aside.Holds {
-			got += v.String()
-		}
-		if (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", locks, got, want)
-		}
+		wantAdvice(t, "locks: "+locks+"\nrules: [{name: a, match: {methods: [POST], path: \"/o/{id}\"}, id: {path: id}, settle: {lock: a}}]\n", want)
+	}
+}
+
+// wantAdvice loads a file, and looks for a part of the advice on it; "": there is none.
+func wantAdvice(t *testing.T, text, want string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ordergate.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, aside, err := LoadWith(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, v := range aside.Advice {
+		got += v.String()
+	}
+	if (want == "") != (got == "") || !strings.Contains(got, want) {
+		t.Errorf("%s: %q, want %q", text, got, want)
+	}
+}
+
+// TestFailuresStored has rules that store answers.
+func TestFailuresStored(t *testing.T) {
+	const settle = `match: {methods: [POST], path: /pay}, id: {json: id}, settle: {lock: a, once: {}}`
+	for rule, want := range map[string]string{
+		settle: "3: rules[0].settle.once: stores each answer with 2xx",
+		settle + ", answer: {done: [{json: {code: 200}}]}":                                                  "",
+		settle + ", answer: {absent: [{json: {code: 404}}]}":                                                "rules[0].settle.once",
+		`match: {methods: [POST], path: "/pay/{id}"}, id: {path: id}, settle: {lock: a, once: {}}`:          "",
+		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_json: id}, once: {}}`:   "rules[0].create.once",
+		`match: {methods: [POST], path: /new}, id: {json: id}, settle: {lock: a}, once: {by: [body]}`:       "rules[0].once",
+		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_header: id}, once: {}}`: "",
+		settle + `, answer: {failed: [{status: 200, content_type: text/html}]}`:                             "",
+	} {
+		wantAdvice(t, "locks: {a: {}}\nfilters: {f: {}}\nrules: [{name: a, "+rule+"}]\n", want)
 	}
 }

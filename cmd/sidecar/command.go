@@ -124,7 +124,7 @@ func checkCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			for _, v := range slices.Concat(aside.Variables, aside.Bodies, aside.Parts, aside.Holds) {
+			for _, v := range slices.Concat(aside.Variables, aside.Bodies, aside.Parts, aside.Advice) {
 				fmt.Fprintln(env.stderr, v)
 			}
 			if timeouts {
