@@ -68,7 +68,7 @@ test-race:
 # they have no race detector themselves. The ordergates that they start have it, but for
 # those whose requests do not meet.
 test-programs:
-	$(GOTEST) -parallel 4 ./tests
+	$(GOTEST) -parallel 6 ./tests
 
 # The same for attacks, odd requests, a real Redisson, and the servers themselves.
 test-others:

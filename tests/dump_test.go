@@ -54,6 +54,7 @@ func tableIsReadTo(t *testing.T, client redis.UniversalClient, cursor string) bo
 // the set in it had the table. No row of the time in between is absent, of whichever
 // ordergate: neither of the one that lived through it, nor of one that starts later.
 func TestOlderDump(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"redis-bitmap", "redis-bloom", "redisson", "layered"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

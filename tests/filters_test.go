@@ -24,6 +24,7 @@ func filterOf(settings string) func(string) string {
 // TestFilterKinds looks up orders that exist and some that do not, in each kind of
 // filter that is kept in memory.
 func TestFilterKinds(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, settings string
 		orders         int

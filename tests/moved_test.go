@@ -13,6 +13,7 @@ import (
 // was kept, when its data source name leads to another database: a table of the same
 // name, with other orders. None of those is absent, at any moment.
 func TestMovedTable(t *testing.T) {
+	t.Parallel()
 	database := func(t *testing.T, bed *bedtest.Bed) (before, after *orderTable) {
 		before = mariaTable(t, bed, 1000)
 		before.exec("CREATE DATABASE other")

@@ -15,6 +15,7 @@ import (
 // order that the change log has lost was read into that set alone: catching up finds it
 // all the same.
 func TestReadingForAnotherSet(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"local", "layered"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -81,6 +81,7 @@ func followed(gates ...*tableGate) (n int) {
 // writing: each ordergate knows at once that nothing is certain, long before stale_after, and refuses
 // nothing from the end of its window on.
 func TestTableCut(t *testing.T) {
+	t.Parallel()
 	for _, tc := range follows {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -176,6 +176,7 @@ var follows = []struct {
 // ordergate of but the table. Two ordergates follow in turn; when the one whose turn it
 // is gets killed, the other goes on where that was.
 func TestRowsOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, tc := range follows {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -222,6 +223,7 @@ func TestRowsOfOthers(t *testing.T) {
 // TestColumnsSwapped gives every row of a followed table another ID: all of it is read
 // again, and not what is behind the mark.
 func TestColumnsSwapped(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		table func(t testing.TB, bed *bedtest.Bed, rows int, args ...string) *orderTable

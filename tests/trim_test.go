@@ -14,6 +14,7 @@ import (
 // TestLogWithoutATableIsTrimmed has more orders created than a log is to keep, by one that
 // knows them from the log alone, as all do.
 func TestLogWithoutATableIsTrimmed(t *testing.T) {
+	t.Parallel()
 	const orders, kept = 110_000, 50_000
 	bed := bedtest.New(t)
 	server, binary := bed.Redis(), bed.Build("./cmd/sidecar", false)

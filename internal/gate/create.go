@@ -38,8 +38,11 @@ func (c *Call) Created(r *Response) Part {
 	c.answer, c.readings = *r, c.policy.Answers.readOutcome(r)
 	c.answer.Header = nil // valid during this call only
 	switch {
-	case r.madeNoOrder(), c.readings.means(nil, false).failed():
+	case r.madeNoOrder():
 		c.mayCreate = false
+		return NoPart
+	case c.readings.means(nil, false).failed():
+		c.madeNone()
 		return NoPart
 	case c.LearnsBody() && r.mayBeFromBackend():
 		if len(c.learnsJSON) == 0 && r.Header != nil {
@@ -48,6 +51,12 @@ func (c *Call) Created(r *Response) Part {
 		return BodyPart
 	}
 	return HeaderPart
+}
+
+// madeNone notes that the create made no order, by the rule's answer.
+func (c *Call) madeNone() {
+	c.mayCreate = false
+	c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 }
 
 // HeaderText returns a copy of the response header that holds the new ID. It returns "" if
@@ -86,7 +95,7 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 // LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	if !partial && c.readings.means(body, true).failed() {
-		c.mayCreate = false
+		c.madeNone()
 		return nil
 	}
 	text, err := c.textIn(body)

@@ -50,6 +50,7 @@ var ErrOverloaded = errors.New("too many settlements are in flight")
 var (
 	ErrUnnamed   = errors.New("the backend has created an order, and its answer does not name it")
 	ErrAbandoned = errors.New("the call may have created an order, and there is no answer of the backend")
+	ErrFailed    = errors.New("the rule's answer says that the call created no order")
 )
 
 // Locker takes the locks of orders.
@@ -185,8 +186,8 @@ type Recorder interface {
 	Refused(rule int, why order.Reason)
 	// Closed reports the outcome of a call with a lock, or with one that is only observed.
 	Closed(rule int, outcome Outcome, observed bool)
-	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed or
-	// ErrAbandoned, or comes from a filter that could not inform its peers in time.
+	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed, ErrAbandoned
+	// or ErrFailed, or comes from a filter that could not inform its peers in time.
 	Learned(rule int, err error)
 	// Once reports what became of a call under a rule with stored answers.
 	Once(rule int, result OnceResult)

@@ -29,6 +29,7 @@ func TestMetrics(t *testing.T) {
 	r.Closed(1, gate.OutcomeKnown, true)
 	r.Learned(0, nil)
 	r.Learned(0, errors.New("Redis is away"))
+	r.Learned(0, gate.ErrFailed)
 	r.Learned(0, errors.Join(gate.ErrUnnamed, errors.New("no ID")))
 	r.Learned(0, errors.Join(gate.ErrAbandoned, errors.New("no ID")))
 	// Another gate, in which the rule has another place and the other is gone.
@@ -60,6 +61,7 @@ func TestMetrics(t *testing.T) {
 		`ordergate_refused_total{reason="path_near",rule="lookup"} 1`,
 		`ordergate_learned_total{result="ok",rule="lookup"} 1`,
 		`ordergate_learned_total{result="unlogged",rule="lookup"} 1`,
+		`ordergate_learned_total{result="failed",rule="lookup"} 1`,
 		`ordergate_learned_total{result="unnamed",rule="lookup"} 1`,
 		`ordergate_learned_total{result="abandoned",rule="lookup"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="unknown"} 1`,

@@ -104,8 +104,9 @@ func (m *Recorder) Closed(rule int, o gate.Outcome, observed bool) {
 func (m *Recorder) Once(rule int, result gate.OnceResult) { m.rules[rule].once[result].Inc() }
 
 // learnedResults are the values of the label result, in this order: every instance has the order;
-// the answer did not name it; the backend did not answer; Redis did not store it in time.
-var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged"}
+// the answer did not name it; the backend did not answer; Redis did not store it in time; by the
+// rule's answer there is none.
+var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged", "failed"}
 
 // Learned implements gate.Recorder.
 func (m *Recorder) Learned(rule int, err error) {
@@ -117,6 +118,8 @@ func (m *Recorder) Learned(rule int, err error) {
 		result = 1
 	case errors.Is(err, gate.ErrAbandoned):
 		result = 2
+	case errors.Is(err, gate.ErrFailed):
+		result = 4
 	}
 	m.rules[rule].learned[result].Inc()
 }
