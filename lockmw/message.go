@@ -168,7 +168,7 @@ func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.Process
 	if call.LearnsBody() {
 		mode = wholeCreate
 	}
-	mutation := without(names, p.forged)
+	mutation := accepting(call, without(names, p.forged))
 	if lease != nil {
 		for _, h := range call.LeaseHeaders(lease) {
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
@@ -183,7 +183,17 @@ func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
 		mode = headersAndBody
 	}
-	return p.reply(without(removeForCreate, p.forged), mode)
+	return p.reply(accepting(call, without(removeForCreate, p.forged)), mode)
+}
+
+// accepting adds the call's Accept. It first removes that of the client, which may have several
+// lines.
+func accepting(call *gate.Call, mutation *extproc.HeaderMutation) *extproc.HeaderMutation {
+	if accept := call.Accept(); accept != "" {
+		mutation.RemoveHeaders = append(slices.Clone(mutation.RemoveHeaders), gate.HeaderAccept)
+		mutation.SetHeaders = append(mutation.SetHeaders, set(gate.HeaderAccept, accept))
+	}
+	return mutation
 }
 
 func set(name, value string) *corev3.HeaderValueOption {

@@ -189,6 +189,7 @@ func (b *settlement) forward(lease gate.Lease) {
 		// Remove the client's headers although Set overwrites them: of a repeated header,
 		// Set overwrites only the first.
 		s.envoy.Headers(Request).strip(s.envoy, stripOwned, b.call.NeedsPlainAnswer())
+		s.accept(&b.call)
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)
 		}

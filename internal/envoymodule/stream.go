@@ -174,11 +174,21 @@ func (s *Stream) openCall(h Headers) Step {
 		return Step{Do: Wait}
 	}
 	h.strip(s.envoy, stripOwned, call.Decision.Action == gate.ActionCreate)
+	s.accept(&call)
 	if call.NeedsAnswer {
 		s.create = &create{call: &call, stream: s}
 	}
 	s.stage = passed
 	return Step{Do: PassRequest}
+}
+
+// accept sets the request's Accept to that of its call. It first removes that of the client,
+// which may have several lines.
+func (s *Stream) accept(call *gate.Call) {
+	if accept := call.Accept(); accept != "" {
+		s.envoy.Remove(Request, gate.HeaderAccept)
+		s.envoy.Set(Request, gate.HeaderAccept, accept)
+	}
 }
 
 func (s *Stream) refuse(r *Reply) Step {

@@ -26,6 +26,7 @@ type Call struct {
 	requestID     string      // x-request-id, for the log
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
+	accept        string      // see Accept
 	namedID       string      // the ID in the request of a create; "": none
 	// conditionValues are those of the headers that the conditions of a settlement use.
 	conditionValues []string
@@ -114,6 +115,9 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.NeedsAnswer = true
+	if !c.policy.Observe && !c.Decision.GRPC {
+		c.accept = acceptAll(req.Header)
+	}
 	if create := c.policy.Create; create != nil {
 		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
 		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
@@ -228,6 +232,9 @@ func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.Needs
 
 // NeedsPlainAnswer reports whether the adapter removes [AnswerOptions] from the request.
 func (c *Call) NeedsPlainAnswer() bool { return c.policy.Create != nil || c.once != nil }
+
+// Accept returns the [HeaderAccept] with which the request is forwarded; "": it stays as it is.
+func (c *Call) Accept() string { return c.accept }
 
 // Observed reports whether the call is not enforced.
 func (c *Call) Observed() bool { return c.policy.Observe }
