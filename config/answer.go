@@ -67,11 +67,11 @@ func (r *reader) texts(n *yaml.Node, path, shown string) (texts []string, ok boo
 		items = n.Content
 	}
 	for i, item := range items {
-		at, atShown := path, shown
+		at := path
 		if n.Kind == yaml.SequenceNode {
 			index := fmt.Sprintf("[%d]", i)
-			at, atShown = path+index, shown+index
-			r.origins[at] = origin{line: item.Line, shown: atShown}
+			at = path + index
+			r.origins[at] = origin{line: item.Line, shown: shown + index}
 		}
 		item = resolve(item)
 		if !r.countValue(item.Line) {

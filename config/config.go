@@ -93,6 +93,7 @@ type Redis struct {
 	// Mode embedded has none.
 	Addresses    []string `mapstructure:"addresses"`
 	Master       string   `mapstructure:"master"`        // the Sentinels' name of the primary, in mode sentinel; default mymaster
+	Database     int      `mapstructure:"database"`      // 0 to 65535, default 0; in modes single and sentinel
 	Username     string   `mapstructure:"username"`      // an ACL user; needs a password
 	PasswordFile string   `mapstructure:"password_file"` // read at start, trailing line break removed
 	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable

@@ -54,8 +54,8 @@ func TestStrictness(t *testing.T) {
 		{"a key that is a list", "[listen]: {}\n", []string{"1: a key is a list: keys are plain words"}},
 		{"a merge", "listen: &l {}\nredis: {<<: *l}\n", []string{`2: redis."<<": merge keys are not read: write the keys out, or use an alias for a whole value`}},
 		{"a field that is not read", "redis: {Password: hunter2, '-': x}\n", []string{
-			"1: redis.Password: unknown key: known here are addresses, master, member, mode, password_env, password_file, sentinel_password_env, sentinel_password_file, sentinel_username, tls, username",
-			"1: redis.-: unknown key: known here are addresses, master, member, mode, password_env, password_file, sentinel_password_env, sentinel_password_file, sentinel_username, tls, username",
+			"1: redis.Password: unknown key: known here are addresses, database, master, member, mode, password_env, password_file, sentinel_password_env, sentinel_password_file, sentinel_username, tls, username",
+			"1: redis.-: unknown key: known here are addresses, database, master, member, mode, password_env, password_file, sentinel_password_env, sentinel_password_file, sentinel_username, tls, username",
 		}},
 
 		{"section without a value", "rules:\nlocks: ~\n", []string{"1: rules: has no value: give it one or remove the key", "2: locks: has no value: give it one or remove the key"}},

@@ -114,7 +114,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 			t.Errorf("printed as %s", text)
 		}
 	}
-	if got, want := r.String(), "{Mode:sentinel Addresses:[a:1] Master:m Username:u PasswordFile: PasswordEnv:PW "+
+	if got, want := r.String(), "{Mode:sentinel Addresses:[a:1] Master:m Database:0 Username:u PasswordFile: PasswordEnv:PW "+
 		"SentinelUsername:s SentinelPasswordFile:pw SentinelPasswordEnv: Member: TLS:{CA:ca.pem Cert: Key: ServerName:} "+
 		"Password:(hidden) SentinelPassword:(hidden)}"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -10,6 +10,10 @@ import (
 	"unicode/utf8"
 )
 
+// maxDatabase bounds the number of a database. How many there are, the server decides: 16 by
+// default.
+const maxDatabase = 65535
+
 // masterName matches the names that Sentinel accepts.
 var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
@@ -30,6 +34,10 @@ func (v *validator) redis(r *Redis) {
 		v.notSentinel(path, r)
 	case RedisEmbedded:
 		v.embedded(path, r)
+	}
+	between(v, path+".database", r.Database, 0, maxDatabase)
+	if r.Database != 0 && r.Mode == RedisCluster {
+		v.reject(path+".database", "is not for mode %s, which has database 0 only: remove it", r.Mode)
 	}
 	v.redisAddresses(path+".addresses", r)
 	v.member(path+".member", r.Member)
@@ -110,6 +118,7 @@ func present(keys map[string]bool) []string {
 func (v *validator) embedded(path string, r *Redis) {
 	keys := present(map[string]bool{
 		"addresses":     len(r.Addresses) > 0 || v.given(path+".addresses"),
+		"database":      r.Database != 0,
 		"username":      r.Username != "",
 		"password_file": r.PasswordFile != "",
 		"password_env":  r.PasswordEnv != "",

@@ -29,6 +29,10 @@ func TestTopologies(t *testing.T) {
 		{"cluster", `{mode: cluster, addresses: ["a:1"]}`, nil},
 		{"cluster with all there is", `{mode: cluster, addresses: ["a:1", "b:1"], username: u, password_env: PW, tls: {}}`, nil},
 		{"cluster without addresses", `{mode: cluster}`, []string{`redis: addresses is missing: give that of one node or more, such as [10.0.0.1:6379]`}},
+		{"a database", `{addresses: ["a:1"], database: 3}`, nil},
+		{"a database of a cluster", `{mode: cluster, addresses: ["a:1"], database: 3}`, []string{`redis.database: is not for mode cluster, which has database 0 only: remove it`}},
+		{"a database inside this process", `{mode: embedded, database: 3}`, []string{`redis.database: is not for mode embedded, which runs inside this process: remove it`}},
+		{"a database below 0", `{database: -1}`, []string{`redis.database: -1 is out of range: 0 to 65535 are allowed`}},
 		{"cluster at a socket", `{mode: cluster, addresses: [unix:/run/s.sock]}`, []string{`redis.addresses[0]: "unix:/run/s.sock" is a socket: mode cluster takes host:port`}},
 		{"cluster with a user without a password", `{mode: cluster, addresses: ["a:1"], username: u}`, []string{`redis: username needs a password: give password_file or password_env`}},
 		{"cluster with what is sentinel's", `{mode: cluster, addresses: ["a:1"], master: m, sentinel_username: u, sentinel_password_env: PW}`, []string{

@@ -34,7 +34,7 @@ const (
 const maxAnswer = 1 << 20
 
 // responseHeaders handles the headers of the answer.
-func (c *create) responseHeaders(r *gate.Response, h Headers, end bool) Step {
+func (c *create) responseHeaders(r *gate.Response, end bool) Step {
 	c.answerDetails = r.Details
 	switch part := c.call.Created(r); {
 	case part == gate.NoPart:

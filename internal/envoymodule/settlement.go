@@ -90,7 +90,7 @@ func (b *settlement) onLost() {
 
 // answered handles the response's headers, and reports whether they are all of it for a client.
 // The worker calls it.
-func (b *settlement) answered(r *gate.Response, h Headers) (last bool) {
+func (b *settlement) answered(r *gate.Response) (last bool) {
 	if b.stream.stage == waiting { // the response is Envoy's own
 		b.cancel()
 	}

@@ -203,12 +203,12 @@ func (s *Stream) responseHeaders(end bool) Step {
 	}
 	h := s.envoy.Headers(Response)
 	r := answer(s.envoy, h, end)
-	if s.settlement != nil && s.settlement.answered(r, h) {
+	if s.settlement != nil && s.settlement.answered(r) {
 		s.ended = true
 	}
 	step := Step{Do: PassResponse}
 	if s.create != nil {
-		step = s.create.responseHeaders(r, h, end)
+		step = s.create.responseHeaders(r, end)
 	}
 	return s.endResponse(step)
 }

@@ -99,6 +99,7 @@ func optionsOf(c *config.Redis) (*redis.UniversalOptions, error) {
 	opts := &redis.UniversalOptions{
 		Addrs:                 make([]string, len(c.Addresses)),
 		MasterName:            c.Master,
+		DB:                    c.Database,
 		Username:              c.Username,
 		Password:              c.Password,
 		SentinelUsername:      c.SentinelUsername,
@@ -158,7 +159,7 @@ func sentinelClient(opts *redis.UniversalOptions) *redis.Client {
 func QuorumServer(common *config.Redis, address string) *config.Redis {
 	server := config.Redis{Mode: config.RedisSingle, Addresses: []string{address}}
 	if common != nil {
-		server.Username, server.Password, server.TLS = common.Username, common.Password, common.TLS
+		server.Username, server.Password, server.TLS, server.Database = common.Username, common.Password, common.TLS, common.Database
 	}
 	return &server
 }
