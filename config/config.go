@@ -502,13 +502,6 @@ type IDTime struct {
 	Shift  int    `mapstructure:"shift"`  // bits below the milliseconds, 0 to 32; default 22
 }
 
-// Reply is an answer of ordergate in place of the backend.
-type Reply struct {
-	Status     int           `mapstructure:"status"`      // 400 to 599
-	Body       string        `mapstructure:"body"`        // at most 64 KiB
-	RetryAfter time.Duration `mapstructure:"retry_after"` // 0s to 24h, sent in whole seconds, rounded up; 0 sends none
-}
-
 // Lookup refuses requests for absent orders.
 type Lookup struct {
 	Filter string `mapstructure:"filter"`

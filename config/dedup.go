@@ -55,7 +55,7 @@ func (v *validator) dedup(path string, r *Rule) {
 	if d.OnUnavailable == OnUnavailableRefuse {
 		v.reply(path+".unavailable", d.Unavailable)
 	} else {
-		v.option(path, "unavailable", d.Unavailable != Reply{}, v.discarded[path+".on_unavailable"], "on_unavailable "+OnUnavailableRefuse)
+		v.option(path, "unavailable", d.Unavailable.isSet(), v.discarded[path+".on_unavailable"], "on_unavailable "+OnUnavailableRefuse)
 	}
 	if key, _ := r.ByKey(); key != nil {
 		v.reject(path, "refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key")

@@ -30,8 +30,8 @@ func TestDedup(t *testing.T) {
 		{"an empty name", "{}", "{path: id}", `{confirm: ""}`, []string{".create.dedup: confirm is missing: the filter may take a new order for one that exists, and its create would be refused; name a source that is a table"}},
 		{"an unknown source", "{}", "{path: id}", "{confirm: dbs}", []string{`.create.dedup.confirm: "dbs" is not defined under sources, which has db, seed`}},
 		{"a file", "{}", "{path: id}", "{confirm: seed}", []string{`.create.dedup.confirm: source "seed" is a file, which does not have the newest orders: name a table`}},
-		{"out of range", "{}", "{path: id}", "{confirm: db, timeout: 9ms, max_queries: 0, on_unavailable: pass, duplicate: {status: 200}}", []string{
-			".create.dedup.duplicate.status: 200 is out of range: 400 to 599 are allowed",
+		{"out of range", "{}", "{path: id}", "{confirm: db, timeout: 9ms, max_queries: 0, on_unavailable: pass, duplicate: {status: 199}}", []string{
+			".create.dedup.duplicate.status: 199 is out of range: 200 to 599 are allowed",
 			`.create.dedup.on_unavailable: "pass" is not one of forward, refuse`,
 			".create.dedup.timeout: 9ms is out of range: 10ms to 5s are allowed",
 			".create.dedup.max_queries: 0 is out of range: 1 to 1000 are allowed",

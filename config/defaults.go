@@ -361,9 +361,3 @@ func lowerHeader(name *string) {
 		*name = strings.ToLower(*name)
 	}
 }
-
-func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
-	fill(doc, path+".status", &r.Status, byDefault.Status)
-	fill(doc, path+".body", &r.Body, byDefault.Body)
-	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
-}

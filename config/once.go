@@ -284,7 +284,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		key string
 		set bool
 	}{{"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
-		{"in_use", o.InUse != Reply{}}, {"missing", o.Missing != Reply{}}, {"unavailable", o.Unavailable != Reply{}}, {"for", o.For != 0}} {
+		{"in_use", o.InUse.isSet()}, {"missing", o.Missing.isSet()}, {"unavailable", o.Unavailable.isSet()}, {"for", o.For != 0}} {
 		if at := join(path, only.key); only.set || v.given(at) {
 			v.reject(at, "is for once with by: remove it")
 		}

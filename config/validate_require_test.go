@@ -92,8 +92,8 @@ func TestRequire(t *testing.T) {
 		{"the key of the lock", `[{latch: "order:lock:{id}"}, {missing: "order:lock:{header:x-order}"}, {value: {key: "order:lock:1", is: a}}, {exists: "order:lock:{id}:x"}, {exists: "order:locks:{id}"}]`, []string{
 			`[0].latch: "order:lock:{id}"` + sharesLock, `[1].missing: "order:lock:{header:x-order}"` + sharesLock, `[2].value.key: "order:lock:1"` + sharesLock,
 		}},
-		{"answers", `[{latch: a, otherwise: {status: 200, retry_after: 25h}}]`, []string{
-			`[0].otherwise.status: 200 is out of range: 400 to 599 are allowed`, `[0].otherwise.retry_after: 25h is out of range: 0s to 24h are allowed`,
+		{"answers", `[{latch: a, otherwise: {status: 199, retry_after: 25h}}]`, []string{
+			`[0].otherwise.status: 199 is out of range: 200 to 599 are allowed`, `[0].otherwise.retry_after: 25h is out of range: 0s to 24h are allowed`,
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,10 +110,10 @@ func TestDefaultsOfConditions(t *testing.T) {
 	c := mustParse(t, requireIn(`[{latch: a}, {value: {key: a, is: b}, otherwise: {status: 423}}, {time: {}}, {geo: {key: a, member: b, to: c, within: 1mi}, otherwise: {retry_after: 0s}}]`), nil)
 	const body = `{"error":"order is not ready to be settled, try again later"}`
 	want := []Condition{
-		{Latch: "a", Otherwise: Reply{425, body, time.Second}},
-		{Value: &ValueCondition{Key: "a", Is: "b", Codec: "string"}, Otherwise: Reply{423, body, time.Second}},
-		{Time: &TimeCondition{From: "00:00", To: "24:00", Days: weekdays, Zone: "UTC"}, Otherwise: Reply{425, body, time.Second}},
-		{Geo: &GeoCondition{Key: "a", Member: "b", To: "c", Within: "1mi", Codec: "string"}, Otherwise: Reply{425, body, 0}},
+		{Latch: "a", Otherwise: Reply{Status: 425, Body: body, RetryAfter: time.Second}},
+		{Value: &ValueCondition{Key: "a", Is: "b", Codec: "string"}, Otherwise: Reply{Status: 423, Body: body, RetryAfter: time.Second}},
+		{Time: &TimeCondition{From: "00:00", To: "24:00", Days: weekdays, Zone: "UTC"}, Otherwise: Reply{Status: 425, Body: body, RetryAfter: time.Second}},
+		{Geo: &GeoCondition{Key: "a", Member: "b", To: "c", Within: "1mi", Codec: "string"}, Otherwise: Reply{Status: 425, Body: body, RetryAfter: 0}},
 	}
 	if diff := cmp.Diff(want, c.Rules[0].Settle.Require); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -81,7 +81,7 @@ func (v *validator) pass(path string, r Rule) {
 		key string
 		set bool
 	}{
-		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid != Reply{}}, {"answer", r.Answer != nil},
+		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid.isSet()}, {"answer", r.Answer != nil},
 		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil},
 	}
 	for _, g := range given {
@@ -118,7 +118,7 @@ func (v *validator) createLock(path string, r Rule) {
 		for _, only := range []struct {
 			key string
 			set bool
-		}{{"busy", r.Create.Busy != Reply{}}, {"unavailable", r.Create.Unavailable != Reply{}}} {
+		}{{"busy", r.Create.Busy.isSet()}, {"unavailable", r.Create.Unavailable.isSet()}} {
 			if only.set || v.given(join(at, only.key)) {
 				v.reject(join(at, only.key), "is for create with lock: remove it")
 			}
@@ -324,14 +324,6 @@ func templateProblem(template string) string {
 		}
 	}
 	return ""
-}
-
-func (v *validator) reply(path string, r Reply) {
-	between(v, path+".status", r.Status, 400, 599)
-	if len(r.Body) > maxBody {
-		v.reject(path+".body", "is %d bytes long: at most %d are allowed", len(r.Body), maxBody)
-	}
-	between(v, path+".retry_after", r.RetryAfter, 0, 24*time.Hour)
 }
 
 func (v *validator) learn(path string, l Learn) {

@@ -90,9 +90,12 @@ func newRuleReplies(g *gate.Gate, before *gateReplies) ruleReplies {
 			}
 			verdict := gate.Header{Name: gate.HeaderVerdict, Value: v.String()}
 			path := pathAnswer + url.PathEscape(p.Rule.Name) + "/" + i.String()
-			r.direct[i] = newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
+			answer := newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
+			r.direct[i], replies.own[path] = answer, answer
+			if reply.Status < http.StatusMultipleChoices { // Envoy and Traefik would pass the request
+				r.direct[i] = newHTTPReply(http.StatusForbidden, reply.Body, append(reply.Headers(), verdict)...)
+			}
 			r.nginx[i] = newHTTPReply(http.StatusForbidden, "", verdict, gate.Header{Name: headerAnswer, Value: path})
-			replies.own[path] = r.direct[i]
 		}
 		replies.refused = append(replies.refused, r)
 	}

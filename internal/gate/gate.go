@@ -163,10 +163,12 @@ type Settle struct {
 
 // Reply is an answer that the gate gives in place of the backend.
 type Reply struct {
-	Status     int
-	Body       string        // JSON
-	RetryAfter time.Duration // 0: none
-	Problem    bool          // the body is application/problem+json (RFC 9457)
+	Status      int
+	ContentType string // "": application/json
+	Body        string
+	Others      []Header      // besides those of the other fields
+	RetryAfter  time.Duration // 0: none
+	Problem     bool          // the body is application/problem+json (RFC 9457)
 	leaseLost  bool
 	why        order.Reason // of an answer to a request that cannot be read
 

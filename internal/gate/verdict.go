@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -230,14 +231,26 @@ func verdictFor(why order.Reason) Verdict {
 // Header is a response header.
 type Header struct{ Name, Value string }
 
+const headerCacheControl = "cache-control"
+
 // Headers returns the headers of the reply, except the verdict.
 func (r Reply) Headers() []Header {
 	if r.grpc {
 		return r.grpcHeaders()
 	}
-	headers := []Header{{"content-type", "application/json"}}
-	if r.Problem {
+	headers := make([]Header, 1, 4+len(r.Others))
+	switch headers[0].Name = "content-type"; {
+	case r.Problem:
 		headers[0].Value = "application/problem+json"
+	case r.ContentType != "":
+		headers[0].Value = r.ContentType
+	default:
+		headers[0].Value = "application/json"
+	}
+	headers = append(headers, r.Others...)
+	isCache := func(h Header) bool { return h.Name == headerCacheControl }
+	if r.Status < http.StatusBadRequest && !slices.ContainsFunc(r.Others, isCache) {
+		headers = append(headers, Header{headerCacheControl, "no-store"}) // the order may be created later
 	}
 	if r.leaseLost {
 		headers = append(headers, Header{HeaderLeaseLost, "true"})

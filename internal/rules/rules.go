@@ -8,7 +8,9 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +115,11 @@ func share(r config.Rule, p gate.Policy, parts []string, locks LocksOf) (*gate.S
 }
 
 func reply(r config.Reply) gate.Reply {
-	return gate.Reply{Status: r.Status, Body: r.Body, RetryAfter: r.RetryAfter}
+	reply := gate.Reply{Status: r.Status, ContentType: r.ContentType, Body: r.Body, RetryAfter: r.RetryAfter}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		reply.Others = append(reply.Others, gate.Header{Name: name, Value: r.Headers[name]})
+	}
+	return reply
 }
 
 var backends = map[string]order.Backend{

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"mime"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Reply is an answer of ordergate in place of the backend.
+type Reply struct {
+	Status      int    `mapstructure:"status"`       // 200 to 599, with a body: not 204, 205 and 304. A redirect has a location in Headers
+	ContentType string `mapstructure:"content_type"` // default application/json
+	Body        string `mapstructure:"body"`         // at most 64 KiB
+	BodyFile    string `mapstructure:"body_file"`    // read at start and at each reload, in place of Body
+	// Headers maps names, in any case, to values.
+	Headers    map[string]string `mapstructure:"headers"`
+	RetryAfter time.Duration     `mapstructure:"retry_after"` // 0s to 24h, sent in whole seconds, rounded up; 0 sends none
+}
+
+// isSet reports whether the file has any of the reply's keys.
+func (r *Reply) isSet() bool { return !reflect.ValueOf(*r).IsZero() }
+
+func (r *Reply) redirects() bool { return r.Status >= 300 && r.Status < 400 }
+
+func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
+	fill(doc, path+".status", &r.Status, byDefault.Status)
+	if !r.redirects() && r.ContentType == "" { // the default is JSON, and a redirect needs none
+		fill(doc, path+".body", &r.Body, byDefault.Body)
+	}
+	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
+	for name, value := range maps.Clone(r.Headers) {
+		delete(r.Headers, name)
+		lowerHeader(&name)
+		r.Headers[name] = value
+	}
+	if r.BodyFile == "" {
+		return
+	}
+	if doc.given(path + ".body") {
+		doc.report(path+".body_file", "excludes body: give one of the two")
+		return
+	}
+	body, err := readRegularFile(r.BodyFile, maxBody)
+	if err == nil && len(body) == 0 {
+		err = errors.New("the file is empty")
+	}
+	if err != nil {
+		doc.report(path+".body_file", "reading the body: "+oneLine(err.Error()))
+	}
+	r.Body = string(body)
+}
+
+// setHeaders are headers of a reply that have a key of their own, or that Envoy sets.
+var setHeaders = []string{"content-type", "retry-after", "date", "server", "content-encoding"}
+
+const (
+	maxReplyHeaders = 16
+	maxReplyHeader  = 4096 // bytes
+)
+
+func (v *validator) reply(path string, r Reply) {
+	between(v, path+".status", r.Status, 200, 599)
+	switch {
+	case r.Status == http.StatusNoContent || r.Status == http.StatusResetContent || r.Status == http.StatusNotModified:
+		v.reject(path+".status", "%d is an answer without a body, which a proxy may take for another: give one from 200 with a body", r.Status)
+	case r.redirects() && r.Headers["location"] == "":
+		v.reject(path+".status", "%d is a redirect, and headers have no location: give it one", r.Status)
+	}
+	switch {
+	case len(r.Body) > maxBody:
+		v.reject(path+".body", "is %d bytes long: at most %d are allowed", len(r.Body), maxBody)
+	case !utf8.ValidString(r.Body):
+		v.reject(path+".body_file", "the file is not UTF-8")
+	}
+	if r.ContentType != "" {
+		_, _, err := mime.ParseMediaType(r.ContentType)
+		switch at := path + ".content_type"; {
+		case err != nil || !strings.Contains(r.ContentType, "/") || !headerValue(r.ContentType):
+			v.reject(at, "%s is not a media type, such as text/html; charset=utf-8", quote(r.ContentType))
+		case r.Body == "" && r.BodyFile == "" && !r.redirects():
+			v.reject(at, "is for a body, and there is none of this type: give body or body_file")
+		}
+	}
+	if len(r.Headers) > maxReplyHeaders {
+		v.reject(path+".headers", "has %d headers: at most %d are allowed", len(r.Headers), maxReplyHeaders)
+	}
+	for _, name := range sortedKeys(r.Headers) {
+		switch at := path + ".headers"; {
+		case !headerName.MatchString(name):
+			v.reject(at, "%s is not a name of a header", quote(name))
+		case slices.Contains(connectionHeaders, name) || slices.Contains(setHeaders, name) ||
+			strings.HasPrefix(name, "x-ordergate-") || strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "grpc-"):
+			v.reject(at, "%s has a key of its own, belongs to the connection, or is set by Envoy or ordergate: remove it", quote(name))
+		case len(r.Headers[name]) > maxReplyHeader || !headerValue(r.Headers[name]):
+			v.reject(join(at, name), "is not a value of a header: 1 to %d visible characters of ASCII, with blanks between them", maxReplyHeader)
+		}
+	}
+	between(v, path+".retry_after", r.RetryAfter, 0, 24*time.Hour)
+}
+
+// headerValue reports whether a text can be the value of a header.
+func headerValue(text string) bool {
+	return text != "" && strings.TrimSpace(text) == text &&
+		!strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
+}
