@@ -180,6 +180,10 @@ type Filter struct {
 	// AlertFalsePositiveRate is the threshold of the measured false positive rate. Above it,
 	// the filter raises an alert, and grows if it has Expand. 0 to 0.5, default 0: never.
 	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate"`
+	// Verify is the share of refused lookups whose order is looked for in the tables, and the share
+	// that goes on to the backend: "1/n", or off. Default [DefaultVerify]; off with segments whose
+	// older orders are absent.
+	Verify string `mapstructure:"verify"`
 
 	Layout   string    `mapstructure:"layout"`   // of the bits in memory; default blocked
 	Segments *Segments `mapstructure:"segments"` // nil: the filter keeps all orders

@@ -156,6 +156,11 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 		fill(doc, path+".expand.how", &e.How, how)
 		fill(doc, path+".expand.max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
+	verify := DefaultVerify
+	if f.dropsOrders() {
+		verify = VerifyOff
+	}
+	fill(doc, path+".verify", &f.Verify, verify)
 	f.ensureDefaultsOfLog(doc, path, file)
 }
 

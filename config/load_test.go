@@ -66,32 +66,32 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 		Filters: map[string]Filter{
 			"orders": {
 				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
-				Sources: []string{"seed", "archive-2025"}, Freshness: window, StaleAfter: 5 * time.Second,
+				Sources: []string{"seed", "archive-2025"}, Freshness: window, StaleAfter: 5 * time.Second, Verify: "1/10000",
 				ChangeLog: usualLog, ShareLoad: &no,
 				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers", Max: 500_000_000},
 			},
 			"returns": {
-				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: Freshness{Mode: "none"}, StaleAfter: 5 * time.Second,
+				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: Freshness{Mode: "none"}, StaleAfter: 5 * time.Second, Verify: "off",
 				ChangeLog: usualLog, ShareLoad: &no,
 				Segments: &Segments{By: "day", Keep: 90, From: "arrival", Older: "absent"},
 			},
-			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second, Layout: "blocked"},
+			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second, Verify: "1/10000", Layout: "blocked"},
 			"live": {
-				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"orders-db", "parts-db"}, StaleAfter: 5 * time.Second,
+				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"orders-db", "parts-db"}, StaleAfter: 5 * time.Second, Verify: "1/10000",
 				Freshness: Freshness{Mode: "window", Window: 200 * time.Millisecond},
 				ChangeLog: ChangeLog{Keep: 50_000, Lease: time.Second, Expel: 10 * time.Minute}, ShareLoad: &no,
 				Reconcile: &Reconcile{Every: 12 * time.Hour, Sample: 0, Rate: 500}, Layout: "blocked",
 			},
 			"polled": {
-				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"returns-db"}, StaleAfter: 5 * time.Second, Layout: "blocked",
+				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"returns-db"}, StaleAfter: 5 * time.Second, Verify: "1/10000", Layout: "blocked",
 				Freshness: window, ChangeLog: ChangeLog{Keep: 100_000, Lease: 2 * time.Second, Expel: 5 * time.Minute}, ShareLoad: &yes,
 			},
 			"shared": {
-				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second,
+				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second, Verify: "1/10000",
 				AlertFalsePositiveRate: 0.005, KeyPrefix: "ids:all", Shards: 300, SecretEnv: "FILTER_SECRET", Secret: "of at least 16 bytes",
 			},
 			"java": {
-				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: time.Minute,
+				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: time.Minute, Verify: "1/10000",
 				Layout: "blocked", Snapshot: &Snapshot{Path: "/var/lib/ordergate/java.snap", Every: time.Minute},
 				RedisKind: "redisson", KeyPrefix: "order-ids", Shards: 1, Codec: "string",
 			},

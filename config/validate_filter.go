@@ -19,6 +19,7 @@ func (v *validator) filter(path, name string, f Filter) {
 	between(v, path+".false_positive_rate", f.FalsePositiveRate, 1e-9, 0.5)
 	between(v, path+".stale_after", f.StaleAfter, time.Second, time.Hour)
 	between(v, path+".alert_false_positive_rate", f.AlertFalsePositiveRate, 0, 0.5)
+	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
 	v.secret(path, "secret", f.SecretFile, f.SecretEnv)
 	v.partNames(path, f)

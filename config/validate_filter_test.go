@@ -50,6 +50,14 @@ func TestFilterValidation(t *testing.T) {
 		{"stale and alerts", "{stale_after: 1ms, alert_false_positive_rate: 0.6}", "{path: id}", []string{
 			"filters.orders.stale_after: 1ms is out of range: 1s to 1h are allowed",
 			"filters.orders.alert_false_positive_rate: 0.6 is out of range: 0 to 0.5 are allowed"}},
+		{"verify never", "{verify: off}", "{path: id}", nil},
+		{"verify all", "{verify: 1/1}", "{path: id}", nil},
+		{"verify a percentage", "{verify: 1%}", "{path: id}", []string{
+			`filters.orders.verify: "1%" is not a share: write one in n, such as 1/10000, or off`}},
+		{"verify one in too many", "{verify: 1/1000000000}", "{path: id}", []string{
+			`filters.orders.verify: "1/1000000000" is not a share: write one in n, such as 1/10000, or off`}},
+		{"verify with days that are absent", "{verify: 1/100, segments: {keep: 30, older: absent}}", dated, []string{
+			"filters.orders.verify: the filter refuses orders of dropped days (segments.older: absent), which would be found: remove this, or write off"}},
 		{"a secret twice", "{secret_file: a, secret_env: B}", "{path: id}", []string{
 			"filters.orders.secret_env: excludes secret_file: give one of the two"}},
 		{"a short secret", "{secret_env: SHORT}", "{path: id}", []string{

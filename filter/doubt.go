@@ -26,6 +26,10 @@ type Doubt struct {
 	// known.
 	Since time.Time
 
+	// Witness is the ID of an order that exists although the filter lacks it; "": there is none.
+	// A doubt with one is cleared only once the filter has it.
+	Witness string
+
 	// Entry is where the doubt stands in the change log; zero: it does not, or the log has
 	// yet to bring it.
 	Entry Entry
@@ -297,6 +301,9 @@ func (d openDoubt) merge(next openDoubt) openDoubt {
 	if next.Entry == (Entry{}) {
 		next.Entry = d.Entry
 	}
+	if next.Witness == "" {
+		next.Witness = d.Witness
+	}
 	next.first, next.unlogged = d.first, d.unlogged+next.unlogged
 	next.scope, next.Since = d.scope.union(next.scope), Scope{Since: d.Since}.union(Scope{Since: next.Since}).Since
 	return next
@@ -390,8 +397,10 @@ func (f *Filter) markDoubts() doubtMark {
 
 // clearDoubts clears the doubts before the mark that a recovery is good for. It bounds the
 // others by what the sources cover. The caller has added the IDs of the doubts before: a lookup
-// that sees no doubt sees the IDs.
-func (f *Filter) clearDoubts(before doubtMark, cure Recovery) {
+// that sees no doubt sees the IDs. A doubt whose witness the filter still lacks stays, for an
+// operator: another reading of the same sources would not help.
+func (f *Filter) clearDoubts(ctx context.Context, before doubtMark, cure Recovery) {
+	lacks := f.lackedWitnesses(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.doubts.Load()
@@ -402,7 +411,10 @@ func (f *Filter) clearDoubts(before doubtMark, cure Recovery) {
 	var left []openDoubt
 	for _, d := range now.open {
 		if d.number <= before.number && d.Recovery <= cure && !d.lastCreation.After(before.at) {
-			continue
+			if d.Witness == "" || !lacks[d.Witness] {
+				continue
+			}
+			d.Recovery = ByOperator
 		}
 		if d.Orders {
 			d.scope = d.scope.intersect(covered)
@@ -426,7 +438,7 @@ func (f *Filter) WaitForPeers(ctx context.Context, pass func(ctx context.Context
 		return err
 	}
 	soFar.at = time.Now() // the time has passed by now
-	f.clearDoubts(soFar, ByWaiting)
+	f.clearDoubts(ctx, soFar, ByWaiting)
 	return nil
 }
 
@@ -448,7 +460,7 @@ func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add 
 	if err := f.Include(ctx, read); err != nil {
 		return err
 	}
-	f.clearDoubts(soFar, ByOperator)
+	f.clearDoubts(ctx, soFar, ByOperator)
 	return nil
 }
 

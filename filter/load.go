@@ -35,7 +35,7 @@ func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 			return fmt.Errorf("filter %s: loading: %w", f.name, err)
 		}
 	}
-	f.clearDoubts(soFar, ByReload)
+	f.clearDoubts(ctx, soFar, ByReload)
 	if f.setStatus(&status{state: StateReady}) && f.opts.Remote == nil {
 		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
 	}

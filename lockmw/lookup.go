@@ -13,7 +13,7 @@ import (
 // handleLookup serves a lookup: it forwards the request and reads the headers of the
 // answer, and its body if that decides what it means. If Envoy does not send those, no
 // message follows.
-func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
+func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, pass *forwarding) error {
 	if err := stream.Send(pass.watch()); err != nil {
 		return nil
 	}
@@ -25,12 +25,17 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, ca
 		reply, done := continueReply(msg), true
 		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
 		case headers != nil:
-			if call.Answered(response(headers, msg)).ReadBody {
+			switch step := call.Answered(response(headers, msg)); {
+			case step.ReadBody:
 				reply, done = onResponse(nil), false // not the shared reply: this one is changed
 				reply.ModeOverride = headersAndBody
+			case step.Refuse:
+				reply = a.refuse(&call.Decision)
 			}
 		case body != nil:
-			call.LookupBody(body.GetBody(), body.GetEndOfStream())
+			if call.LookupBody(body.GetBody(), body.GetEndOfStream()).Refuse {
+				reply = a.refuse(&call.Decision)
+			}
 		default:
 			done = false
 		}

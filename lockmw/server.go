@@ -156,7 +156,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case !call.NeedsAnswer:
 		return stream.Send(pass.skip(&call))
 	case call.Decision.Action == gate.ActionLookup:
-		return s.handleLookup(stream, &call, &pass)
+		return s.handleLookup(stream, a, &call, &pass)
 	case !call.NeedsLock && pass.at == atBody && call.RefuseDuplicate(stream.Context()):
 		call.LogRefused(s.log)
 		return stream.Send(a.refuse(&call.Decision))

@@ -23,6 +23,9 @@ type Doubt struct {
 	// Since is the earliest creation time of the orders, by the creator's clock, to the
 	// millisecond; zero: any time.
 	Since time.Time
+	// Witness is the ID of an order that exists although a filter of the log lacks it; "": there is
+	// none. Such a doubt is about everything.
+	Witness string
 	// Entry is the position of its entry in the log; zero: the reader found it, and it has no
 	// entry.
 	Entry Mark
@@ -35,6 +38,8 @@ const (
 	ordersPrefix = "[orders] "
 	sincePrefix  = "[orders since "
 	prefixEnd    = "] "
+	// witnessPrefix precedes the quoted witness.
+	witnessPrefix = "[order "
 )
 
 // missingPrefix precedes the reason of a gap, with the number of the last missing entry.
@@ -55,6 +60,8 @@ func (d Doubt) missingUpTo() uint64 {
 func (d Doubt) text() string {
 	scope := ""
 	switch {
+	case d.Witness != "":
+		scope = witnessPrefix + strconv.Quote(d.Witness) + prefixEnd
 	case !d.Orders || d.Kind.isAboutOrders():
 	case d.Since.IsZero():
 		scope = ordersPrefix
@@ -75,6 +82,13 @@ func parseDoubt(text string) Doubt {
 	if rest, ok := strings.CutPrefix(reason, ordersPrefix); ok {
 		d.Orders, d.Reason = true, rest
 		return d
+	}
+	if rest, ok := strings.CutPrefix(reason, witnessPrefix); ok {
+		if quoted, err := strconv.QuotedPrefix(rest); err == nil && strings.HasPrefix(rest[len(quoted):], prefixEnd) {
+			d.Witness, _ = strconv.Unquote(quoted)
+			d.Reason = rest[len(quoted)+len(prefixEnd):]
+			return d
+		}
 	}
 	rest, ok := strings.CutPrefix(reason, sincePrefix)
 	number, rest, found := strings.Cut(rest, prefixEnd)

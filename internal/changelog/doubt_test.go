@@ -22,6 +22,8 @@ func TestDoubtText(t *testing.T) {
 		{"gap: [orders] it went back", Doubt{Kind: Gap, Reason: "it went back", Orders: true}},
 		{"term: Redis was restarted or failed over", Doubt{Kind: Failover, Reason: "Redis was restarted or failed over", Orders: true}},
 		{"crash: the ordergate at [orders] ended", Doubt{Kind: Crash, Reason: "the ordergate at [orders] ended", Orders: true}},
+		{`lost: [order "a/\"] 7"] it exists`, Doubt{Kind: Lost, Reason: "it exists", Witness: `a/"] 7`}},
+		{"lost: [order 7] it exists", Doubt{Kind: Lost, Reason: "[order 7] it exists"}},
 		{"lost: no ID", Doubt{Kind: Lost, Reason: "no ID"}}, // of the last release
 		{"gap: the table of source x is followed from now on", Doubt{Kind: Gap, Reason: "the table of source x is followed from now on"}},
 	} {

@@ -23,6 +23,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	}
 	for name, unit := range m.filters {
 		list = append(list, unit.Conditions(ctx, name)...)
+		list = append(list, unit.verify.conditions()...)
 	}
 	list = append(list, m.lockers.Conditions()...)
 	list = append(list, m.requirements.conditions()...)

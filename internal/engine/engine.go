@@ -129,10 +129,11 @@ func metricRules(c *config.Config) []metrics.Rule {
 	return rules
 }
 
-// filterUnit is a filter with its loader and its measures.
+// filterUnit is a filter with its loader, its measures and its verifier.
 type filterUnit struct {
 	*loader.Loader
 	measures *measures
+	verify   *verifier
 }
 
 func (m *Engine) openFilters(ctx context.Context) error {
@@ -145,7 +146,11 @@ func (m *Engine) openFilters(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("filter %s: %w", name, err)
 		}
-		m.filters[name] = &filterUnit{l, m.measure(name, c, l.Filter())}
+		unit := &filterUnit{Loader: l, measures: m.measure(name, c, l.Filter())}
+		m.filters[name] = unit
+		if unit.verify, err = m.newVerifier(name, l); err != nil {
+			return fmt.Errorf("filter %s: verify: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -153,7 +158,7 @@ func (m *Engine) openFilters(ctx context.Context) error {
 func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.Version) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
-		filters[name] = gateFilter{unit.Filter(), unit.measures, areFollowed(c, name)}
+		filters[name] = gateFilter{unit.Filter(), unit.measures, unit.verify, areFollowed(c, name)}
 	}
 	policies := make([]gate.Policy, 0, len(c.Rules))
 	locker := func(name string, r config.Rule) (gate.Locker, error) { return locks.Locker(ctx, name, r) }
@@ -163,7 +168,9 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 			return nil, err
 		}
 		if p.Lookup != nil {
-			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.onNotFound
+			unit := m.filters[r.Lookup.Filter]
+			p.Lookup.OnNotFound = unit.measures.onNotFound
+			p.Lookup.Verify = unit.verify.ofRule(r.Name, p.Answers.TellsOrders())
 		}
 		if err := m.completeDedup(c, &r, &p); err != nil {
 			return nil, err
@@ -223,6 +230,7 @@ func (m *Engine) Start() {
 	for _, unit := range m.filters {
 		m.background(unit.Run)
 		m.background(unit.measures.run)
+		m.background(unit.verify.run)
 	}
 	m.background(m.memory.Run)
 	m.background(m.watchAudit)
@@ -254,6 +262,7 @@ func (m *Engine) Close() {
 		}
 		m.warnings.Close()
 		for _, unit := range m.filters {
+			unit.verify.close()
 			unit.Close()
 		}
 		for _, closeClient := range m.closers {

@@ -13,6 +13,7 @@ import (
 type gateFilter struct {
 	*filter.Filter
 	measures *measures
+	verify   *verifier
 	followed bool // see areFollowed
 }
 
@@ -57,6 +58,7 @@ func (f gateFilter) Query(ctx context.Context, id string) presence.Answer {
 func (f gateFilter) answer(id string, a presence.Answer) presence.Answer {
 	if a == presence.Absent {
 		f.measures.onAbsent(id)
+		f.verify.onAbsent(id)
 	}
 	return a
 }

@@ -27,7 +27,7 @@ func newMeasured(tb testing.TB) gateFilter {
 	return gateFilter{Filter: f, measures: &measures{
 		meter:  fprate.New(f, fprate.Options{}),
 		probes: probes.New(client, "orders", probes.Options{}),
-	}}
+	}, verify: &verifier{oneIn: 10}}
 }
 
 // TestMeasuringDoesNotAllocate is on the way of each refused lookup.

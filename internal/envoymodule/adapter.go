@@ -133,7 +133,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 		state = order.BodyComplete
 	}
 	result := d.gate.TryScreen(h.request(nil, state))
-	if !result.NeedsBody && result.Pending == nil {
+	if !result.NeedsBody && result.Pending == nil && !result.Decision.Verified {
 		if step, opens := d.verdict(e, h, &result.Decision); !opens {
 			if step.Do == Refuse {
 				a.logRefused(d.gate, e, h, &result.Decision)

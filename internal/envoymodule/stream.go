@@ -22,6 +22,7 @@ type Stream struct {
 	ended      bool        // all of the response has arrived
 	settlement *settlement // nil: none
 	create     *create     // nil: none, or it is finished
+	lookup     *lookup     // nil: none, or it is finished
 }
 
 // stage is the progress of a request.
@@ -65,7 +66,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 
 // Done reports whether no later event matters.
 func (s *Stream) Done() bool {
-	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil
+	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil && s.lookup == nil
 }
 
 // requestStep is the step for more of a request at its present stage.
@@ -156,6 +157,11 @@ func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 		s.stage, s.answered = refused, true
 		s.adapter.logRefused(s.replies.gate, s.envoy, h, d)
 	}
+	if d.Verified {
+		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
+			s.lookup, step.WatchNotFound = &lookup{call: &call, stream: s}, 0
+		}
+	}
 	return step
 }
 
@@ -198,11 +204,14 @@ func (s *Stream) refuse(r *Reply) Step {
 
 func (s *Stream) responseHeaders(end bool) Step {
 	s.answered, s.ended = true, end
-	if s.settlement == nil && s.create == nil {
+	if s.settlement == nil && s.create == nil && s.lookup == nil {
 		return Step{Do: PassResponse}
 	}
 	h := s.envoy.Headers(Response)
 	r := answer(s.envoy, h, end)
+	if s.lookup != nil {
+		return s.lookup.responseHeaders(r)
+	}
 	if s.settlement != nil && s.settlement.answered(r) {
 		s.ended = true
 	}
@@ -215,6 +224,9 @@ func (s *Stream) responseHeaders(end bool) Step {
 
 func (s *Stream) responseBody(end bool) Step {
 	s.ended = s.ended || end
+	if s.lookup != nil {
+		return s.lookup.responseBody(end)
+	}
 	if s.settlement != nil && s.settlement.answerBody() {
 		s.ended = true
 	}
@@ -227,6 +239,9 @@ func (s *Stream) responseBody(end bool) Step {
 
 func (s *Stream) responseTrailers() Step {
 	s.ended = true
+	if s.lookup != nil {
+		return s.lookup.finish(true)
+	}
 	if s.settlement != nil {
 		s.settlement.trailers(s.envoy.Headers(ResponseTrailer))
 	}
@@ -259,6 +274,9 @@ func (s *Stream) complete() {
 	}
 	if s.create != nil {
 		s.create.streamEnded(last)
+	}
+	if s.lookup != nil {
+		s.lookup.streamEnded()
 	}
 	if s.settlement != nil {
 		s.settlement.ended(last, s.stage == passed)

@@ -26,6 +26,7 @@ type Call struct {
 	requestID     string      // x-request-id, for the log
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
+	sampled       bool        // the lookup may be one of Verifier.Sample
 	accept        string      // see Accept
 	namedID       string      // the ID in the request of a create; "": none
 	// conditionValues are those of the headers that the conditions of a settlement use.
@@ -107,6 +108,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 			return c
 		}
 		c.watchedID = strings.Clone(c.policy.Lookup.watchedID(m, req.Method))
+		c.sampled = !c.policy.Observe && (judged || hasVerdict(req.Header, VerdictUnknown))
 		c.NeedsAnswer = c.watchedID != ""
 		return c
 	}
@@ -401,7 +403,7 @@ func (c *Call) BodyUnseen(r *Response) Step {
 // Answered reports the response's headers.
 func (c *Call) Answered(r *Response) Step {
 	if c.watchedID != "" {
-		return Step{ReadBody: c.lookedUp(r)}
+		return c.lookedUp(r)
 	}
 	c.grpcAnswer = r.GRPC
 	if r.Ended {

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -141,6 +140,7 @@ type Lookup struct {
 	// backend does not have. It must be quick, and safe for concurrent use. The ID is valid
 	// only during the call. Nil: it is not called.
 	OnNotFound func(id string)
+	Verify     Verifier // holds refusals against the backend; nil: none
 }
 
 // Create learns the ID of a new order from the backend's answer.
@@ -201,8 +201,6 @@ type Gate struct {
 	policies []Policy
 	record   Recorder
 	now      func() time.Time
-	// saysAbsent means that a rule says by which answers the backend has no such order.
-	saysAbsent bool
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -219,8 +217,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	saysAbsent := slices.ContainsFunc(policies, func(p Policy) bool { return p.Answers != nil && len(p.Answers.Absent) > 0 })
-	return &Gate{table: table, policies: policies, record: record, now: now, saysAbsent: saysAbsent}, nil
+	return &Gate{table: table, policies: policies, record: record, now: now}, nil
 }
 
 func (p *Policy) check() error {

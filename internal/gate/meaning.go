@@ -55,6 +55,11 @@ func (a *Answers) read(r *Response) (list readings) {
 	if a == nil || r.GRPC || !r.fromBackend() {
 		return nil
 	}
+	return a.test(r)
+}
+
+// test returns the tests that pass by the headers of an answer.
+func (a *Answers) test(r *Response) (list readings) {
 	for _, group := range []struct {
 		means Meaning
 		tests []AnswerTest
@@ -146,11 +151,14 @@ func hasHeader(h order.Header, name string, passes func(string) bool) bool {
 // pending reports whether the body decides what the answer means.
 func (list readings) pending() bool { return len(list) > 0 && len(list[0].members) > 0 }
 
-// absent reports whether the answer to a lookup says that there is no such order. NotFound means
-// that its status says so.
-func (list readings) absent(body []byte, whole, notFound bool) bool {
+// ofLookup is the meaning of an answer to a lookup. NotFound means that its status says that there
+// is no such order.
+func (list readings) ofLookup(body []byte, whole, notFound bool) Meaning {
 	means := list.means(body, whole)
-	return means == MeansAbsent || means == MeansNothing && notFound
+	if means == MeansNothing && notFound {
+		return MeansAbsent
+	}
+	return means
 }
 
 // failed reports whether the answer to a call says that nothing was done.

@@ -2,16 +2,27 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/ordergate/ordergate/internal/order"
 )
+
+// Verifier holds the refusals of lookups against the answers of the backend. It is safe for
+// concurrent use.
+type Verifier interface {
+	// Sample reports whether a refused lookup goes on to the backend. It must be quick. Clients
+	// must not be able to predict it.
+	Sample() bool
+	// Answered takes the meaning of the backend's answer to a lookup. It reports whether the filter
+	// would refuse the lookup. It must be quick. The ID is valid only during the call.
+	Answered(id string, means Meaning) (absent bool)
+}
 
 // Answered reads the headers of an answer to a request without a [Call]. An adapter that
 // sees only answers calls it. The request is the one that was judged, as far as the adapter
 // has it.
 func (g *Gate) Answered(req order.Request, r *Response) {
-	notFound := r.notFound()
-	if !notFound && !(g.saysAbsent && r.fromBackend()) { // the cheap check first
+	if !r.fromBackend() { // the cheap check first
 		return
 	}
 	m := g.table.Match(req)
@@ -19,17 +30,17 @@ func (g *Gate) Answered(req order.Request, r *Response) {
 		return
 	}
 	p := &g.policies[m.Rule]
-	if id := p.Lookup.watchedID(m, req.Method); id != "" && p.Answers.read(r).absent(nil, false, notFound) {
-		p.Lookup.OnNotFound(id)
+	if id := p.Lookup.watchedID(m, req.Method); id != "" {
+		p.lookedUp(id, p.Answers.readLookup(r).ofLookup(nil, false, r.notFound()))
 	}
 }
 
 // watchedID returns the ID that a request looks up. It returns "" if the backend's answer
-// proves nothing, or if OnNotFound is nil. Only GET and HEAD ask whether an order exists.
+// proves nothing, or if no answer is needed. Only GET and HEAD ask whether an order exists.
 // With a list it is unclear which order is missing.
 func (l *Lookup) watchedID(m order.Match, method string) string {
 	known := m.Result == order.Named || m.Result == order.NeedsBody // mostly of an empty body
-	if l == nil || l.OnNotFound == nil || !known || len(m.Batch) > 0 {
+	if l == nil || l.OnNotFound == nil && l.Verify == nil || !known || len(m.Batch) > 0 {
 		return ""
 	}
 	if method != http.MethodGet && method != http.MethodHead {
@@ -38,21 +49,67 @@ func (l *Lookup) watchedID(m order.Match, method string) string {
 	return m.ID
 }
 
-// lookedUp reads the headers of the answer to a lookup. It reports whether the body decides.
-func (c *Call) lookedUp(r *Response) (readBody bool) {
-	c.readings, c.notFound = c.policy.Answers.read(r), r.notFound()
+// lookedUp reads the headers of the answer to a lookup, which may have to wait for its body.
+func (c *Call) lookedUp(r *Response) Step {
+	c.readings, c.notFound = c.policy.Answers.readLookup(r), r.notFound()
 	if c.readings.pending() && !r.Ended {
-		return true
+		return Step{ReadBody: true}
 	}
-	c.LookupBody(nil, r.Ended)
-	return false
+	return c.LookupBody(nil, r.Ended)
 }
 
-// LookupBody reads the body of the answer to a lookup. Whole means that the body is all of it.
-func (c *Call) LookupBody(body []byte, whole bool) {
-	if c.readings.absent(body, whole, c.notFound) {
-		c.policy.Lookup.OnNotFound(c.watchedID)
+// LookupBody reads the body of the answer to a lookup. Whole means that the body is all of it. The
+// client of a sample gets the answer of a refusal if neither the backend nor the filter has the
+// order.
+func (c *Call) LookupBody(body []byte, whole bool) Step {
+	absent := c.policy.lookedUp(c.watchedID, c.readings.ofLookup(body, whole, c.notFound))
+	if absent && c.sampled {
+		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
 	}
+	return Step{Refuse: absent && c.sampled}
+}
+
+// lookedUp takes the meaning of the backend's answer to a lookup. It reports whether neither the
+// backend nor the filter has the order.
+func (p *Policy) lookedUp(id string, means Meaning) (absent bool) {
+	if means == MeansAbsent && p.Lookup.OnNotFound != nil {
+		p.Lookup.OnNotFound(id)
+	}
+	return p.Lookup.Verify != nil && p.Lookup.Verify.Answered(id, means) && means == MeansAbsent
+}
+
+// readLookup is read for an answer to a lookup. Its status says that there is an order only if the
+// rule does not tell the one from the other.
+func (a *Answers) readLookup(r *Response) readings {
+	list := a.read(r)
+	switch {
+	case a.TellsOrders() && a.readsHeaders() && !r.hasHeaders():
+		return slices.DeleteFunc(list, func(r reading) bool { return r.means == MeansDone })
+	case !a.TellsOrders() && r.Status/100 == 2 && r.fromBackend():
+		list = append(list, reading{means: MeansDone})
+	}
+	return list
+}
+
+// TellsOrders reports whether the rule says which answers show that an order exists, and which
+// that it does not.
+func (a *Answers) TellsOrders() bool { return a != nil && len(a.Done) > 0 && len(a.Absent) > 0 }
+
+// readsHeaders reports whether a test is about a header.
+func (a *Answers) readsHeaders() bool {
+	return slices.ContainsFunc(slices.Concat(a.Failed, a.Absent, a.Done), func(t AnswerTest) bool { return t.ContentType != "" || len(t.Headers) > 0 })
+}
+
+// hasHeaders reports whether the adapter has the headers of an answer, and not its status alone:
+// forward_rules of ext_proc may leave them out.
+func (r *Response) hasHeaders() bool {
+	for cursor := 0; r.Header != nil && cursor >= 0; {
+		var name string
+		if name, _, cursor = r.Header.Next(cursor); cursor >= 0 && name != "" && name[0] != ':' {
+			return true
+		}
+	}
+	return false
 }
 
 // notFound reports whether the backend itself answers that there is no such order. It is

@@ -25,7 +25,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 		if a == presence.NotInMemory {
 			a = p.Lookup.lookUp(ctx, cloneIDs(m))
 		}
-		p.setVerdict(&d, verdictOf(a))
+		p.setPresence(&d, a, p.Lookup.watchedID(m, req.Method) != "")
 	default:
 		p.setVerdict(&d, p.Create.Dedup.decide(ctx, m))
 	}
@@ -47,6 +47,7 @@ type PendingLookup struct {
 	policy   *Policy
 	decision Decision
 	ids      []string
+	watched  bool // see Lookup.watchedID
 	start    time.Time
 }
 
@@ -77,7 +78,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		if a == presence.NotInMemory {
 			return g.pending(p, d, m, &req, start)
 		}
-		p.setVerdict(&d, verdictOf(a))
+		p.setPresence(&d, a, p.Lookup.watchedID(m, req.Method) != "")
 	}
 	d.GRPC = d.Refused && IsGRPC(&req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
@@ -87,20 +88,18 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 // pending returns a judgement that takes time.
 func (g *Gate) pending(p *Policy, d Decision, m order.Match, req *order.Request, start time.Time) TryResult {
 	d.GRPC = IsGRPC(req) // it may be refused, without the request
-	return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
+	return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), p.Lookup.watchedID(m, req.Method) != "", start}}
 }
 
 // Resolve asks the filter, or confirms a create, and returns the decision. It blocks until
 // ctx ends at most.
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	a.decision.ID = a.ids[0]
-	var v Verdict
 	if l := a.policy.Lookup; l != nil {
-		v = verdictOf(l.lookUp(ctx, a.ids))
+		a.policy.setPresence(&a.decision, l.lookUp(ctx, a.ids), a.watched)
 	} else {
-		v = a.policy.Create.Dedup.Decide(ctx, a.ids[0])
+		a.policy.setVerdict(&a.decision, a.policy.Create.Dedup.Decide(ctx, a.ids[0]))
 	}
-	a.policy.setVerdict(&a.decision, v)
 	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.decision.Observed, a.gate.now().Sub(a.start))
 	return a.decision
 }
@@ -134,6 +133,19 @@ func (g *Gate) begin(m order.Match, req *order.Request) (d Decision, p *Policy) 
 // looksUpNothing reports whether a request of a lookup names no order, and needs to name none.
 func (p *Policy) looksUpNothing(m *order.Match) bool {
 	return p.Lookup != nil && m.Result == order.Anonymous
+}
+
+// setPresence sets the verdict by a filter's answer. It lets a sample of the refusals go on to the
+// backend, as unknown, if its answer would show whether the order exists.
+func (p *Policy) setPresence(d *Decision, a presence.Answer, watched bool) {
+	v := verdictOf(a)
+	if a == presence.Absent && watched && p.Lookup.Verify != nil && !p.HasCalls() {
+		d.Verified = p.Observe || p.Lookup.Verify.Sample()
+		if d.Verified && !p.Observe {
+			v = VerdictUnknown
+		}
+	}
+	p.setVerdict(d, v)
 }
 
 func (p *Policy) setVerdict(d *Decision, v Verdict) {

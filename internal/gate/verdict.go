@@ -91,6 +91,7 @@ type Decision struct {
 	GRPC     bool         // the request says that it is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
 	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
 	ID       string       // the canonical ID, if there is one; may share memory with the request
+	Verified bool         // the filter would refuse the lookup, or does in observe mode: open a Call, which holds the answer against it
 	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
 
 	Condition int // the index of the condition that does not hold, with VerdictNotReady

@@ -30,9 +30,12 @@ func (u *Loader) doubt(d changelog.Doubt) {
 	if !d.Orders {
 		for _, t := range u.tables() {
 			t.void()
+			if d.Witness != "" {
+				t.restart()
+			}
 		}
 	}
-	passed := filter.Doubt{Reason: d.Reason, Recovery: recoveryOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: entryOf(d.Entry)}
+	passed := filter.Doubt{Reason: d.Reason, Recovery: recoveryOf(d.Kind), Orders: d.Orders, Since: d.Since, Witness: d.Witness, Entry: entryOf(d.Entry)}
 	switch {
 	case d.Kind == changelog.Running:
 		passed.Late = max(0, u.commitDelay-d.Age)

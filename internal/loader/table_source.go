@@ -31,12 +31,13 @@ type tableSource struct {
 	steps    func(source.Step) // receives the progress of a reading
 	reread   func(ctx context.Context) (token string, err error)
 
-	reading sync.Mutex // held during a reading
-	mu      sync.Mutex
-	mark    tableMark           // up to where the filter has the table
-	covers  coverage            // of the last complete reading; zero after a doubt about the table
-	doubts  uint64              // about the table
-	dropped func(reason string) // called when the table was replaced; nil: not called
+	reading  sync.Mutex // held during a reading
+	mu       sync.Mutex
+	mark     tableMark           // up to where the filter has the table
+	covers   coverage            // of the last complete reading; zero after a doubt about the table
+	doubts   uint64              // about the table
+	restarts bool                // the next reading begins at the table's first row
+	dropped  func(reason string) // called when the table was replaced; nil: not called
 }
 
 // coverage is what a complete reading proves.
@@ -247,6 +248,10 @@ func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableM
 	}
 	s.mu.Lock()
 	done := reading{coverage{began: time.Now()}, s.doubts}
+	restarts := s.restarts
+	if s.restarts = false; restarts {
+		from.Mark = source.Mark{}
+	}
 	s.mu.Unlock()
 	mark, report, err := s.table.Tail(ctx, from.Mark, yield, func(mark source.Mark) error {
 		if each != nil {
@@ -255,6 +260,9 @@ func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableM
 		return nil
 	})
 	if err != nil {
+		if restarts {
+			s.restart()
+		}
 		return from, reading{}, fmt.Errorf("source %s: %w", s.name, err)
 	}
 	done.ended = time.Now()
@@ -281,6 +289,13 @@ func (s *tableSource) void() {
 	defer s.mu.Unlock()
 	s.covers = coverage{}
 	s.doubts++
+}
+
+// restart makes the next reading begin at the first row: the filter lacks an earlier one.
+func (s *tableSource) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restarts = true
 }
 
 // tablePosition is the stored form of a mark.

@@ -27,6 +27,7 @@ type Metrics struct {
 	refused    *prometheus.CounterVec
 	once       *prometheus.CounterVec
 	conditions *prometheus.CounterVec
+	verified   *prometheus.CounterVec
 
 	lockGauges  sync.Map // the names of locks whose gauges are registered
 	lockAcquire *prometheus.CounterVec
@@ -73,6 +74,8 @@ func New(version string, loaded time.Time) *Metrics {
 	m.once = m.counters("ordergate_once_total", "Calls under rules with stored answers, by result.", "rule", "result")
 	m.conditions = m.counters("ordergate_condition_total",
 		"Checks of what must hold before a settlement.", "rule", "condition", "result")
+	m.verified = m.counters("ordergate_verify_total",
+		"Refused lookups that were held against the tables, or the backend, by result.", "filter", "check", "result")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")

@@ -117,8 +117,11 @@ func (o *orderConn) hasIndex(ctx context.Context) (bool, error) {
 }
 
 func (o *orderConn) errNoIndex() error {
-	return fmt.Errorf("no index begins with the ID column %s of type %s: each create that is confirmed reads the whole table", o.id.name, o.id.typ)
+	return fmt.Errorf("%w begins with the ID column %s of type %s: each create that is confirmed reads the whole table", ErrNoIndex, o.id.name, o.id.typ)
 }
+
+// ErrNoIndex is returned by [Confirmer.Check] if each question would read the whole table.
+var ErrNoIndex = errors.New("no index")
 
 // ready prepares a new connection for questions. The first time, it logs what is wrong with the
 // table.

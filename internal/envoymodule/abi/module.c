@@ -194,6 +194,8 @@ envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* fi
       return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
     case ordergate_wait:
       return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopAllIterationAndWatermark;
+    case ordergate_refuse:  // in place of this answer
+      return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
   }
   return envoy_dynamic_module_type_on_http_filter_response_headers_status_Continue;
 }

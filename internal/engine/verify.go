@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/wait"
+)
+
+const (
+	// maxVerified bounds the refusals of one filter that are held against the tables in a second,
+	// and those against the backend.
+	maxVerified = 5
+	// maxUnanswered bounds the lookups in a row that go on to the backend although ordergate has
+	// seen no answer of it: Envoy may not show any.
+	maxUnanswered = 20
+	// maxSuspects bounds the orders of one filter that wait for their second check.
+	maxSuspects = 64
+	// suspectTime is how long an order stays suspect if nothing proves it.
+	suspectTime = time.Hour
+)
+
+// verifier holds a random share of the refused lookups of one filter against its tables, and
+// against the backend. An order that exists makes the filter unknown, at all instances. A nil
+// *verifier verifies nothing.
+//
+// An order may just be created, and then the refusal was right. So the verifier asks the filter
+// again when it has had the time to learn the order. Only an order that is still absent is proof.
+type verifier struct {
+	filter  string
+	oneIn   int
+	after   time.Duration // from the refusal to the second check
+	loader  *loader.Loader
+	tables  *loader.Tables
+	counts  *metrics.Verified
+	log     *slog.Logger
+	problem *recurring.Problem // of tables
+
+	tableRate, backendRate rate
+	hasTables              atomic.Bool
+	refused                chan string  // for the tables
+	answered               chan suspect // for the filter
+	suspected              atomic.Pointer[finding]
+
+	mu       sync.Mutex
+	suspects map[string]suspect // by ID
+}
+
+// suspect is an order that was refused and that may exist.
+type suspect struct {
+	id    string
+	check metrics.VerifyCheck
+	table string        // that has it
+	rule  *verifiedRule // whose lookup the backend answered
+	since time.Time
+	shown bool // as suspected
+}
+
+// finding is the last order that the backend seems to have. Its proof is missing.
+type finding struct {
+	text string
+	at   time.Time
+}
+
+func (m *Engine) newVerifier(name string, l *loader.Loader) (*verifier, error) {
+	c := m.config.Filters[name]
+	counts := m.metrics.Verified(name)
+	if c.VerifyOneIn() == 0 {
+		return nil, nil
+	}
+	log := m.log.With("filter", name)
+	tables, err := loader.NewTables(m.config, name, log)
+	if err != nil {
+		return nil, err
+	}
+	v := &verifier{
+		filter: name, oneIn: c.VerifyOneIn(), after: loader.VerifyAfter(m.config, name), loader: l, tables: tables, counts: counts, log: log,
+		problem: recurring.New(log, slog.LevelWarn, "refused orders cannot be looked up in their table", "refused orders are looked up in their table again"),
+		refused: make(chan string, maxVerified), answered: make(chan suspect, maxSuspects), suspects: make(map[string]suspect),
+	}
+	v.hasTables.Store(tables.Any())
+	return v, nil
+}
+
+// isSampled is true for the share of the calls that are verified. The generator is ChaCha8 with a
+// seed from the kernel, so no client can predict it.
+func (v *verifier) isSampled() bool { return v != nil && rand.IntN(v.oneIn) == 0 }
+
+// onAbsent takes an ID for which the filter answered Absent. It does not block, and allocates only
+// for a sample.
+func (v *verifier) onAbsent(id string) {
+	if !v.isSampled() || !v.hasTables.Load() || !v.tableRate.allow() {
+		return
+	}
+	select {
+	case v.refused <- strings.Clone(id):
+	default: // the database is slow
+	}
+}
+
+// verifiedRule implements gate.Verifier for the lookups of one rule.
+type verifiedRule struct {
+	*verifier
+	name       string
+	declared   bool         // the rule says which answers show that an order exists, and which that it does not
+	absences   atomic.Int64 // answers of the backend that it has no such order
+	unanswered atomic.Int64 // samples since the last answer
+}
+
+// shownAbsences is the number of answers "no such order" after which the backend counts as one that
+// tells such orders from others.
+const shownAbsences = 10
+
+func (v *verifier) ofRule(name string, declared bool) gate.Verifier {
+	if v == nil {
+		return nil
+	}
+	return &verifiedRule{verifier: v, name: name, declared: declared}
+}
+
+// Sample implements gate.Verifier.
+func (r *verifiedRule) Sample() bool {
+	return r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.allow() && r.unanswered.Add(1) <= maxUnanswered
+}
+
+// Answered implements gate.Verifier.
+func (r *verifiedRule) Answered(id string, means gate.Meaning) (lacks bool) {
+	r.unanswered.Store(0)
+	if means == gate.MeansAbsent {
+		r.absences.Add(1)
+	}
+	answer := r.loader.Filter().MayContain(id)
+	lacks = answer == presence.Absent
+	switch {
+	case means == gate.MeansDone && answer != presence.Maybe:
+		select {
+		case r.answered <- suspect{id: strings.Clone(id), check: metrics.VerifyBackend, rule: r, since: time.Now()}:
+		default: // enough wait
+		}
+	case lacks && means == gate.MeansAbsent:
+		r.counts.Add(metrics.VerifyBackend, metrics.VerifyAbsent)
+	case lacks:
+		r.counts.Add(metrics.VerifyBackend, metrics.VerifyUnclear)
+	}
+	return lacks
+}
+
+// run verifies until ctx ends.
+func (v *verifier) run(ctx context.Context) {
+	if v == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { v.askTables(ctx) })
+	wg.Go(func() { v.askFilter(ctx) })
+	for range wait.Every(ctx, time.Second) {
+		v.judge(ctx)
+	}
+}
+
+// askTables looks refused orders up.
+func (v *verifier) askTables(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case id := <-v.refused:
+			refused := time.Now()
+			switch table, err := v.tables.Find(ctx, id); {
+			case ctx.Err() != nil:
+			case err != nil:
+				v.counts.Add(metrics.VerifyTable, metrics.VerifyUnavailable)
+				v.problem.Note("error", err)
+			case table != "":
+				v.add(suspect{id: id, check: metrics.VerifyTable, table: table, since: refused})
+			case v.tables.Any():
+				v.counts.Add(metrics.VerifyTable, metrics.VerifyAbsent)
+			}
+			v.hasTables.Store(v.tables.Any())
+		}
+	}
+}
+
+// askFilter keeps the orders of the backend that the filter lacks. In a state of the filter in
+// which all lookups pass, these are also orders of which it has yet to read.
+func (v *verifier) askFilter(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-v.answered:
+			if v.loader.Filter().Lacks(ctx, s.id) {
+				v.add(s)
+			}
+			_ = wait.For(ctx, time.Second/maxVerified) // a filter in Redis is asked as rarely as a table
+		}
+	}
+}
+
+func (v *verifier) add(s suspect) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	known, is := v.suspects[s.id]
+	if !is && len(v.suspects) < maxSuspects || is && known.check == metrics.VerifyBackend && s.check == metrics.VerifyTable {
+		v.suspects[s.id] = s
+	}
+}
+
+// judge decides about the suspects that have waited for long enough.
+func (v *verifier) judge(ctx context.Context) {
+	v.mu.Lock()
+	var due []suspect
+	for _, s := range v.suspects {
+		if time.Since(s.since) >= v.after {
+			due = append(due, s)
+		}
+	}
+	v.mu.Unlock()
+	f := v.loader.Filter()
+	for _, s := range due {
+		switch lacks := f.Lacks(ctx, s.id); {
+		case ctx.Err() != nil:
+			return
+		case !lacks:
+			v.end(s, metrics.VerifyLate)
+		case time.Since(s.since) > v.after+suspectTime:
+			v.end(s, "")
+		case !f.IsAbsent(ctx, s.id): // nothing is refused now
+		case s.proves():
+			v.end(s, metrics.VerifyExists)
+			v.log.Error("an order was refused although it exists: the filter is unknown until it has the order", "order", s.id, "check", s.source())
+			v.loader.Disprove(ctx, s.id, s.text())
+		case !s.shown && s.isSuspected():
+			v.suspect(s)
+		}
+	}
+}
+
+// end drops a suspect, and counts the result unless it is "".
+func (v *verifier) end(s suspect, result string) {
+	v.mu.Lock()
+	delete(v.suspects, s.id)
+	v.mu.Unlock()
+	if result != "" && !(result == metrics.VerifyLate && s.shown) {
+		v.counts.Add(s.check, result)
+	}
+}
+
+// suspect shows an order that the backend seems to have.
+func (v *verifier) suspect(s suspect) {
+	v.mu.Lock()
+	s.shown = true
+	v.suspects[s.id] = s
+	v.mu.Unlock()
+	v.counts.Add(s.check, metrics.VerifySuspected)
+	v.suspected.Store(&finding{text: s.text(), at: time.Now()})
+	v.log.Error("an order is refused although the backend seems to have it: does the filter read the right column? "+
+		"Say in the rule's answer what done and absent are, and the filter is unknown then", "order", s.id, "check", s.source())
+}
+
+// proves reports whether the order certainly exists. A table has it. Of the backend's answers only
+// those count that the rule declares: a client might find a query, or a header, with which the
+// backend answers 200 for any number. A backend that has never said "no such order" says nothing.
+func (s *suspect) proves() bool {
+	return s.check == metrics.VerifyTable || s.rule.declared && s.rule.absences.Load() > 0
+}
+
+// isSuspected reports whether the backend would answer differently if the order did not exist.
+func (s *suspect) isSuspected() bool {
+	return s.rule.declared || s.rule.absences.Load() >= shownAbsences
+}
+
+// source names the check.
+func (s *suspect) source() string {
+	if s.check == metrics.VerifyTable {
+		return "table of source " + s.table
+	}
+	return "backend's answer to rule " + s.rule.name
+}
+
+func (s *suspect) text() string {
+	return fmt.Sprintf("order %q exists by the %s, and the filter lacks it: correct its sources and run ordergate load, or run ordergate filter add", s.id, s.source())
+}
+
+// conditions has one while an order is suspected. The process stays ready.
+func (v *verifier) conditions() []health.Condition {
+	if v == nil {
+		return nil
+	}
+	found := v.suspected.Load()
+	if found == nil || time.Since(found.at) > suspectTime {
+		return nil
+	}
+	return []health.Condition{{Name: "verify of filter " + v.filter, Ready: true, Reason: "seemingly " + found.text}}
+}
+
+// close disconnects from the tables. Run has returned.
+func (v *verifier) close() {
+	if v != nil {
+		v.tables.Close()
+		v.problem.Drop()
+	}
+}
+
+// rate allows maxVerified events a second. It is safe for concurrent use.
+type rate struct {
+	mu     sync.Mutex
+	second int64
+	n      int
+}
+
+func (r *rate) allow() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now().Unix(); now != r.second {
+		r.second, r.n = now, 0
+	}
+	r.n++
+	return r.n <= maxVerified
+}

@@ -1,0 +1,135 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/source"
+)
+
+// verifyTimeout bounds the query for one refused order, and the wait for its connection.
+const verifyTimeout = time.Second
+
+// Tables looks refused orders up in the tables of a filter. It is for one caller at a time.
+type Tables struct {
+	log    *slog.Logger
+	tables []*verifiedTable
+}
+
+type verifiedTable struct {
+	*source.Confirmer
+	name    string
+	checked bool // an index answers the query
+}
+
+// NewTables returns the tables of a filter: its sources, and those that confirm its creates. It
+// does not connect yet. It has none for a filter with parts, whose IDs are not in one column. Close
+// it.
+func NewTables(c *config.Config, filter string, log *slog.Logger) (*Tables, error) {
+	f, t := c.Filters[filter], &Tables{log: log}
+	if len(f.Parts) > 0 {
+		return t, nil
+	}
+	names := slices.Clone(f.Sources)
+	for _, r := range c.Rules {
+		if r.Create != nil && r.Create.Filter == filter && r.Create.Dedup != nil {
+			names = append(names, r.Create.Dedup.Confirm)
+		}
+	}
+	formats, err := rules.FormatsOf(c, filter)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !c.Sources[name].Live() {
+			continue
+		}
+		confirmer, err := source.NewConfirmer(tableOptions(c.Sources[name], nil), source.ConfirmerOptions{
+			Timeout: verifyTimeout, MaxQueries: 1, Same: rules.Same(formats), Logger: log,
+		})
+		if err != nil {
+			t.Close()
+			return nil, fmt.Errorf("source %s: %w", name, err)
+		}
+		t.tables = append(t.tables, &verifiedTable{Confirmer: confirmer, name: name})
+	}
+	return t, nil
+}
+
+// Any reports whether there is a table to ask.
+func (t *Tables) Any() bool { return len(t.tables) > 0 }
+
+// Find returns the table that has an order, "" if none has it. It blocks for a few seconds at most.
+// It drops a table without an index for the query: each question would read all of it.
+func (t *Tables) Find(ctx context.Context, id string) (table string, err error) {
+	for _, table := range slices.Clone(t.tables) {
+		if !table.checked {
+			within, cancel := context.WithTimeout(ctx, checkTimeout)
+			err := table.Check(within)
+			cancel()
+			if errors.Is(err, source.ErrNoIndex) {
+				t.log.Warn("refusals are not verified by a table: no index finds an order by its ID", "source", table.name)
+				t.drop(table)
+				continue
+			}
+			if err != nil {
+				return "", err
+			}
+			table.checked = true
+		}
+		exists, err := table.Exists(ctx, id)
+		if err != nil || exists {
+			return table.name, err
+		}
+	}
+	return "", nil
+}
+
+func (t *Tables) drop(table *verifiedTable) {
+	t.tables = slices.DeleteFunc(t.tables, func(other *verifiedTable) bool { return other == table })
+	table.Close()
+}
+
+// Close disconnects from the tables.
+func (t *Tables) Close() {
+	for _, table := range t.tables {
+		table.Close()
+	}
+}
+
+// VerifyAfter returns the longest time until an order that was created past ordergate is in a
+// filter, or the filter answers Unknown. An order that is absent for longer was lost.
+func VerifyAfter(c *config.Config, filter string) time.Duration {
+	after := recheckAfter
+	for _, name := range c.Filters[filter].Sources {
+		if s := c.Sources[name]; s.Follow == config.FollowPoll {
+			after = max(after, recheckAfter+2*s.Every)
+		}
+	}
+	return after
+}
+
+// Disprove makes the filter unknown at every instance: it has refused an order that exists, for a
+// reason in one line. The doubt stays until the filter has the order, after a reading of its
+// sources. Without a change log it is this instance's alone.
+func (l *Loader) Disprove(ctx context.Context, id, reason string) {
+	d := changelog.Doubt{Kind: changelog.Lost, Reason: reason, Witness: id}
+	if l.log != nil {
+		ctx, cancel := context.WithTimeout(ctx, AppendTimeout)
+		defer cancel()
+		err := l.log.RecordDoubt(ctx, d)
+		if err == nil {
+			return // the log brings it here, too
+		}
+		l.logger.Warn("the other ordergates were not notified of an order that the filter lacks", "error", err)
+	}
+	l.doubt(d)
+}
