@@ -81,13 +81,24 @@ func (r *reader) texts(n *yaml.Node, path, shown string) (texts []string, ok boo
 			r.report(at, fmt.Sprintf("is %s: write a value, or a list of values", describe(item)))
 			return nil, false
 		}
-		texts = append(texts, item.Value)
+		texts = append(texts, jsonText(item))
 	}
 	if len(texts) == 0 {
 		r.report(path, "is an empty list: give it a value or remove the key")
 		return nil, false
 	}
 	return texts, true
+}
+
+// jsonText returns the text of a scalar as JSON has it: null for ~, and true for True.
+func jsonText(n *yaml.Node) string {
+	switch n.ShortTag() {
+	case "!!null":
+		return "null"
+	case "!!bool":
+		return strings.ToLower(n.Value)
+	}
+	return n.Value
 }
 
 // jsonTests reads the tests of members.
@@ -130,14 +141,16 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 	return tests, true
 }
 
-// ensureDefaults makes names of headers and types lower.
+// ensureDefaults makes names of headers and types lower. The name of a header that is given twice
+// stays.
 func (a *Answer) ensureDefaults() {
 	for _, list := range [][]AnswerCondition{a.Done, a.Failed, a.Absent} {
 		for i := range list {
 			c := &list[i]
 			c.ContentType = strings.ToLower(c.ContentType)
 			for name, pattern := range c.Header {
-				if low := strings.ToLower(name); low != name {
+				low := strings.ToLower(name)
+				if _, twice := c.Header[low]; !twice {
 					delete(c.Header, name)
 					c.Header[low] = pattern
 				}
@@ -182,8 +195,11 @@ func (v *validator) answerCondition(path string, c AnswerCondition) {
 	}
 	for _, name := range sortedKeys(c.Header) {
 		at := join(path+".header", name)
-		if !headerName.MatchString(name) {
+		switch {
+		case !headerName.MatchString(name):
 			v.reject(path+".header", "%s is not a name of a header", quote(name))
+		case name != strings.ToLower(name):
+			v.reject(path+".header", "%s is given twice, in another case", quote(name))
 		}
 		if _, err := regexp.Compile(c.Header[name]); err != nil {
 			v.reject(at, "is not an RE2 pattern: %s", oneLine(err.Error()))
