@@ -240,6 +240,8 @@ func TestReloadTakesRestart(t *testing.T) {
 		{"observe", b.text + "    mode: observe\n"},
 		{"enforce", b.text},
 		{"the backend", "backend: tomcat\n" + b.text},
+		{"what answers mean", "answer: {failed: [{status: 302}]}\n" + b.text},
+		{"what they mean, changed", "answer: {failed: [{status: [302, 303]}]}\n" + b.text},
 		{"another lock, for other requests", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n") +
 			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n" +
 			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n"},

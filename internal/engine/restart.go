@@ -16,7 +16,7 @@ import (
 func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {
 	for _, path := range changed {
 		switch section, _, _ := strings.Cut(path, "."); section {
-		case "backend", "rules", "locks":
+		case "answer", "backend", "rules", "locks":
 		default:
 			paths = append(paths, path)
 		}
