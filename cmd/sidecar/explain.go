@@ -45,6 +45,7 @@ type explanation struct {
 	Status   *int       `json:"status"`    // null: the backend's status, or decided at run time
 	Reason   *string    `json:"reason"`    // why ordergate refuses the request
 	Because  string     `json:"because"`   // the explanation in words
+	Answers  *meanings  `json:"answers"`   // what the backend's answers mean; null: their status tells
 	Possible []possible `json:"possible"`
 
 	Part     *string     `json:"part"`      // the part of the request that Reason names
@@ -95,7 +96,7 @@ func explainCommand(env *environment) *cobra.Command {
 			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
 				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
 			}
-			uses := []string{"backend", "front_controllers", "locks", "rules"}
+			uses := []string{"answer", "backend", "front_controllers", "locks", "rules"}
 			if live {
 				uses = append(uses, "redis")
 			}
@@ -338,7 +339,7 @@ func (q *explainer) explainUnmatched(e *explanation) error {
 }
 
 func (e *explanation) describeRule(r *config.Rule) {
-	e.Rule, e.Mode = &r.Name, new(r.Mode.String())
+	e.Rule, e.Mode, e.Answers = &r.Name, new(r.Mode.String()), meaningsOf(r.Answer)
 	for _, a := range []struct {
 		name string
 		has  bool

@@ -73,6 +73,7 @@ func (e *explanation) print(w io.Writer) error {
 		line("reason", "%s: %s", *e.Reason, e.Because)
 	}
 	e.printFault(line)
+	e.Answers.print(line)
 	for _, l := range e.Live {
 		line("lock now", "%s", l)
 	}

@@ -71,6 +71,13 @@ rules:
     id: {path: id}
     settle: {lock: partial}
     mode: {enforce: 80%%}
+  - name: shop
+    match: {methods: [POST], path: "/shop/{id}"}
+    id: {path: id}
+    settle: {lock: settlement}
+    answer:
+      failed: [{status: [302, 303], header: {location: "/login$"}}, {content_type: text/html, json: {a.b: {exists: false}}}]
+      done: [{json: {code: [200, 201], data: {isnt: ~}}}]
 `
 
 // nowhere is a Redis that nobody needs.
@@ -123,6 +130,11 @@ found        42 in cookie oid
 found        42 in form field orderId
 order ID     42
 lock key     order:lock:42`},
+		{"meanings of answers", []string{"POST /shop/42"}, `
+reason       the order ID is well-formed: the lock decides
+failed if    status 302 or 303 and header location matches /login$
+failed if    content_type text/html and json a.b does not exist
+done if      json code is 200 or 201 and json data is there, and not null`},
 		{"lookup of nothing", []string{"GET /form"}, `
 rule         form (lookup, enforce)
 verdict      none
@@ -334,7 +346,7 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "because", "byte", "conditions", "enforced", "forgets", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "once_key", "part",
+		"actions", "answers", "because", "byte", "conditions", "enforced", "forgets", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "once_key", "part",
 		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "stored", "table", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
