@@ -88,7 +88,9 @@ func TestFailuresAreNotStored(t *testing.T) {
 		{"failed", 200, `{"code":500}`, "nothing was done"},
 		{"neither", 200, `{"code":7}`, "nothing was done"},
 		{"another status", 404, `{"code":200}`, "not one of statuses"},
-		{"too large to be read", 200, `{"code":500,"x":"` + strings.Repeat("x", 100) + `"}`, "more than 100 bytes"},
+		{"more than is stored", 200, `{"code":500,"x":"` + strings.Repeat("x", 100) + `"}`, "nothing was done"},
+		{"too large to be read", 200, `{"code":500,"x":"` + strings.Repeat("x", 64<<10) + `"}`, "more than 100 bytes"},
+		{"encoded", 200, "\x1f\x8b", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			lock, record := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, &gatetest.Recorder{}
@@ -100,7 +102,11 @@ func TestFailuresAreNotStored(t *testing.T) {
 			}
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 			c.Granted(t.Context(), c.Acquire(t.Context()))
-			c.Answered(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}})
+			header := order.HeaderList{}
+			if tt.name == "encoded" {
+				header = order.HeaderList{{"content-encoding", "gzip"}}
+			}
+			c.Answered(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1, Header: header})
 			c.AnswerBody([]byte(tt.body))
 			step := c.Finished()
 			if !strings.Contains(step.NotStored, tt.want) || (step.NotStored == "") != (tt.want == "") {

@@ -148,6 +148,11 @@ func hasHeader(h order.Header, name string, passes func(string) bool) bool {
 	return false
 }
 
+// readBody reports whether a body may decide what the answer means.
+func (list readings) readBody() bool {
+	return slices.ContainsFunc(list, func(r reading) bool { return len(r.members) > 0 })
+}
+
 // pending reports whether the body decides what the answer means.
 func (list readings) pending() bool { return len(list) > 0 && len(list[0].members) > 0 }
 

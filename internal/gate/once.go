@@ -224,6 +224,7 @@ type onceCall struct {
 	size    int
 	length  int    // of the body, by its Content-Length; -1: not given
 	unfit   string // why the answer cannot be stored; "": it can
+	encoded bool   // the answer has a Content-Encoding
 
 	grpcFailed bool     // the answer is gRPC's, and its status is not OK
 	readings   readings // what it may mean
@@ -318,7 +319,7 @@ func (o *onceCall) begin(r *Response) {
 		case "vary":
 			vary += "," + value
 		case "content-encoding":
-			encoding = value
+			encoding, o.encoded = value, o.encoded || value != "" && !strings.EqualFold(value, "identity")
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {
 				o.length = n
@@ -358,6 +359,9 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 	o.size += len(chunk)
 	largest := 0
 	o.both(func(once *Once) { largest = max(largest, once.MaxBody) })
+	if o.readings.readBody() {
+		largest = max(largest, minReadBody)
+	}
 	if o.size > largest {
 		o.body = nil
 	} else {
@@ -365,6 +369,10 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 	}
 	return o.length > 0 && o.size >= o.length
 }
+
+// minReadBody is how many bytes of an answer are read, whatever is stored, if they decide what it
+// means. It is the default of max_body.
+const minReadBody = 64 << 10
 
 // check returns whether and why not the answer is stored by one of the two. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that.
@@ -387,9 +395,9 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 }
 
 // hasFailed reports whether the answer says that nothing was done. Of an answer whose body is too
-// large to be read, that is not certain.
+// large to be read, or encoded, that is not certain.
 func (o *onceCall) hasFailed() bool {
-	whole := len(o.body) == o.size
+	whole := len(o.body) == o.size && !o.encoded
 	means := o.readings.means(o.body, whole)
 	return means.failed() || o.saysDone && whole && means != MeansDone
 }
