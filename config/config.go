@@ -137,6 +137,9 @@ const (
 	CodecDefault = "default" // Kryo5, the default of Java services
 	CodecString  = "string"  // StringCodec
 
+	ElementsString = "string" // RBloomFilter<String>
+	ElementsLong   = "long"   // RBloomFilter<Long>
+
 	LayoutBlocked = "blocked" // the bits of an ID lie in one cache line
 	LayoutClassic = "classic" // they lie anywhere: less memory, slower
 
@@ -194,6 +197,7 @@ type Filter struct {
 	KeyPrefix string `mapstructure:"key_prefix"` // of the keys of kinds in Redis; default "order:bloom:<name>"
 	Shards    int    `mapstructure:"shards"`     // of the kinds in Redis, 1 to 16,384; default 1
 	Codec     string `mapstructure:"codec"`      // of kind redisson; default default
+	Elements  string `mapstructure:"elements"`   // of kind redisson; default string. Long is for codec default
 
 	SecretFile string `mapstructure:"secret_file"` // keys the hashes; read at start, trailing line break removed
 	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable

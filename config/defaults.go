@@ -136,6 +136,7 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 		fill(doc, path+".key_prefix", &f.KeyPrefix, "order:bloom:"+name)
 		if kind == FilterRedisson {
 			fill(doc, path+".codec", &f.Codec, CodecDefault)
+			fill(doc, path+".elements", &f.Elements, ElementsString)
 		}
 	}
 	if s := f.Snapshot; s != nil {

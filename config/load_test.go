@@ -93,7 +93,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			"java": {
 				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: time.Minute, Verify: "1/10000",
 				Layout: "blocked", Snapshot: &Snapshot{Path: "/var/lib/ordergate/java.snap", Every: time.Minute},
-				RedisKind: "redisson", KeyPrefix: "order-ids", Shards: 1, Codec: "string",
+				RedisKind: "redisson", KeyPrefix: "order-ids", Shards: 1, Codec: "string", Elements: "string",
 			},
 		},
 		Sources: map[string]Source{

@@ -56,8 +56,20 @@ func (v *validator) inRedis(path string, f Filter) {
 	}
 	if kind == FilterRedisson {
 		v.choice(path+".codec", f.Codec, CodecDefault, CodecString)
-	} else if f.Codec != "" {
-		v.reject(path+".codec", "is for kind %s only: remove it", FilterRedisson)
+		v.choice(path+".elements", f.Elements, ElementsString, ElementsLong)
+		if f.Elements == ElementsLong && f.Codec == CodecString {
+			v.reject(path+".elements", "StringCodec writes a Long as its text: remove this")
+		}
+		if f.Elements == ElementsLong && len(f.Parts) > 0 {
+			v.reject(path+".elements", "an ID with parts is no Long: remove this")
+		}
+	} else {
+		if f.Codec != "" {
+			v.reject(path+".codec", "is for kind %s only: remove it", FilterRedisson)
+		}
+		if f.Elements != "" {
+			v.reject(path+".elements", "is for kind %s only: remove it", FilterRedisson)
+		}
 	}
 	if kind == "" {
 		return

@@ -50,6 +50,11 @@ func TestFilterValidation(t *testing.T) {
 		{"stale and alerts", "{stale_after: 1ms, alert_false_positive_rate: 0.6}", "{path: id}", []string{
 			"filters.orders.stale_after: 1ms is out of range: 1s to 1h are allowed",
 			"filters.orders.alert_false_positive_rate: 0.6 is out of range: 0 to 0.5 are allowed"}},
+		{"elements of Long", "{kind: redisson, elements: long}", "{path: id}", nil},
+		{"elements of Long by StringCodec", "{kind: redisson, elements: long, codec: string}", "{path: id}", []string{
+			"filters.orders.elements: StringCodec writes a Long as its text: remove this"}},
+		{"elements in memory", "{elements: long}", "{path: id}", []string{
+			"filters.orders.elements: is for kind redisson only: remove it"}},
 		{"verify never", "{verify: off}", "{path: id}", nil},
 		{"verify all", "{verify: 1/1}", "{path: id}", nil},
 		{"verify a percentage", "{verify: 1%}", "{path: id}", []string{

@@ -258,14 +258,18 @@ func eachBatch(from io.Reader, do func([]string) error) error {
 
 func filterExpandCommand(env *environment, asJSON *bool) *cobra.Command {
 	return filterAction(env, asJSON, "expand", "Make a filter larger now, and wait for it",
-		"grown: %d IDs of %d\n")
+		"grown: %d IDs of %d\n", func() any { return nil })
 }
 
 func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
+	var known []string
 	cmd := filterAction(env, asJSON, "trust", "Declare that a filter in Redis which others fill has every order",
-		"trusted: %d IDs of %d\n")
-	cmd.Long = cmd.Short + ".\nFrom then on orders count as absent. If one is missing in it, its customer gets a 404."
+		"trusted: %d IDs of %d\n", func() any { return admin.TrustRequest{Known: known} })
+	cmd.Long = cmd.Short + ".\nFrom then on orders count as absent. If one is missing in it, its customer gets a 404.\n" +
+		"It is tried with orders that exist: those of --known, and a few of the tables that confirm its creates."
+	cmd.Example = "  ordergate filter trust orders --yes --known 1001,1002"
 	yes := cmd.Flags().Bool("yes", false, "yes, every order is in it")
+	cmd.Flags().StringSliceVar(&known, "known", nil, "IDs of orders that exist")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*yes {
@@ -276,8 +280,9 @@ func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// filterAction returns a command that posts an action on a filter to the running ordergate.
-func filterAction(env *environment, asJSON *bool, name, short, done string) *cobra.Command {
+// filterAction returns a command that posts an action on a filter to the running ordergate. The
+// body is nil: there is none.
+func filterAction(env *environment, asJSON *bool, name, short, done string, body func() any) *cobra.Command {
 	return &cobra.Command{
 		Use:     name + " NAME",
 		Short:   short,
@@ -289,7 +294,7 @@ func filterAction(env *environment, asJSON *bool, name, short, done string) *cob
 				return err
 			}
 			var r admin.FilterReport
-			if err := env.callAdmin(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
+			if err := env.callAdmin(cmd.Context(), c, http.MethodPost, args[0], "/"+name, body(), &r); err != nil {
 				return fmt.Errorf("filter %s: %w", name, err)
 			}
 			if *asJSON {

@@ -149,7 +149,7 @@ generation    1
 		{"trust blindly", "", "", []string{"trust", "java"}, exitUsage, "", "filter trust: add --yes .*\n"},
 		{"trust what is in memory", "", "", []string{"trust", "near", "--yes"}, exitFailed, "", "filter trust: only a filter in Redis .*\n"},
 		{"trust what ordergate fills", "", "", []string{"trust", "orders", "--yes"}, exitFailed, "", "filter trust: ordergate fills this filter .*\n"},
-		{"trust what is not there", "", "", []string{"trust", "java", "--yes"}, exitFailed, "", "filter trust: .*order:bloom:java.*\n"},
+		{"trust what is not there", "", "", []string{"trust", "java", "--yes", "--known", "1"}, exitFailed, "", "filter trust: .*order:bloom:java.*\n"},
 		{"nobody there", served(redis, source, "unix:/nowhere"), "", []string{"info"}, exitFailed, "", "filter info: asking the ordergate at unix:/nowhere: .*\n"},
 		{"somebody else there", served(redis, source, other.Listener.Addr().String()), "", []string{"contains", "orders", "7"}, exitFailed, "", "it answered 404 .*\n"},
 		{"no address", served(redis, source, ""), "", []string{"expand", "near"}, exitUsage, "", "has no listen.admin, .*\n"},

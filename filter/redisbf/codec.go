@@ -1,6 +1,8 @@
 package redisbf
 
 import (
+	"strconv"
+
 	"github.com/minio/highwayhash"
 
 	"github.com/ordergate/ordergate/internal/kryo"
@@ -34,8 +36,13 @@ func redissonPositions(to []int64, item []byte, size uint64, hashes int) []int64
 
 // encode returns the bytes that Redisson hashes for a string, which is UTF-8.
 func (c Codec) encode(id string) []byte {
-	if c == StringCodec {
+	switch c {
+	case StringCodec:
 		return []byte(id)
+	case LongCodec:
+		if n, err := strconv.ParseInt(id, 10, 64); err == nil && strconv.FormatInt(n, 10) == id {
+			return kryo.Long(n)
+		}
 	}
 	return kryo.String(id)
 }

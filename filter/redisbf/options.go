@@ -17,6 +17,9 @@ const (
 	StringCodec Codec = "string"
 	// DefaultCodec is Kryo5, what a Java service has that chose no codec.
 	DefaultCodec Codec = "default"
+	// LongCodec is Kryo5 for a filter of Long. A text that is no Long, such as that of a mark, is a
+	// string.
+	LongCodec Codec = "long"
 )
 
 const (
@@ -85,8 +88,8 @@ func (o Options) Validate() error {
 			fail("capacity is 0, must be at least 1")
 		}
 	case Redisson:
-		if o.Codec != StringCodec && o.Codec != DefaultCodec {
-			fail("codec %q is unknown: want %s or %s", o.Codec, StringCodec, DefaultCodec)
+		if o.Codec != StringCodec && o.Codec != DefaultCodec && o.Codec != LongCodec {
+			fail("codec %q is unknown: want %s, %s or %s", o.Codec, StringCodec, DefaultCodec, LongCodec)
 		}
 		if o.Shards != 1 {
 			fail("%d shards: the kind %s has 1", o.Shards, Redisson)

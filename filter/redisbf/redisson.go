@@ -251,7 +251,11 @@ func (r *redisson) adopt(f *redissonFilter) error {
 	case o.Capacity != 0 && f.rate != o.FalsePositiveRate:
 		return fmt.Errorf("has falseProbability %g, not %g", f.rate, o.FalsePositiveRate)
 	}
-	f.marks = newMarks(r.set, fmt.Sprintf("redisson size=%d hashes=%d", f.size, f.hashes), max(f.rate, minRate))
+	of := fmt.Sprintf("redisson size=%d hashes=%d", f.size, f.hashes)
+	if o.Codec == LongCodec { // whose marks are those of the default codec otherwise
+		of += " elements=long"
+	}
+	f.marks = newMarks(r.set, of, max(f.rate, minRate))
 	if r.filter.CompareAndSwap(nil, f) {
 		return nil
 	}

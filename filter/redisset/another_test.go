@@ -26,7 +26,7 @@ func TestTrustHalfFilled(t *testing.T) {
 	if err := half.fill(t.Context()); !errors.Is(err, ended) {
 		t.Fatal(err)
 	}
-	if err := half.Trust(t.Context()); !errors.Is(err, ErrFilled) {
+	if err := half.Trust(t.Context(), nil); !errors.Is(err, ErrFilled) {
 		t.Errorf("it is trusted: %v", err)
 	}
 	d.opts.Fill = all

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -228,10 +229,14 @@ func (s *Set) bulkLoad(ctx context.Context, into target, progress func() error) 
 // ErrFilled says that a set needs no trust: ordergate fills it from its sources.
 var ErrFilled = errors.New("ordergate fills this filter from its sources and the change log: trust is for a filter that others fill")
 
+// ErrNoneKnown says that Trust has no ID of an existing order to try the set with.
+var ErrNoneKnown = errors.New("no order is known to try the filter with: name one that exists, by --known")
+
 // Trust declares that the set has every existing ID. It is for a set that other programs fill,
-// and the operator is responsible. For any other set the error is ErrFilled: it may be half
-// filled, or lack IDs before its checkpoints.
-func (s *Set) Trust(ctx context.Context) error {
+// and the operator is responsible. The known IDs are of existing orders: without any the error is
+// ErrNoneKnown, and a set that lacks one stays as it is. For a set that is not filled by others the
+// error is ErrFilled: it may be half filled, or lack IDs before its checkpoints.
+func (s *Set) Trust(ctx context.Context, known []string) error {
 	if s.opts.Fill != nil {
 		return ErrFilled
 	}
@@ -246,6 +251,9 @@ func (s *Set) Trust(ctx context.Context) error {
 	if err == nil {
 		err = s.open(ctx, sets)
 	}
+	if err == nil {
+		err = s.hasAll(ctx, v.current, known)
+	}
 	for _, set := range sets {
 		if err != nil {
 			return err
@@ -257,3 +265,23 @@ func (s *Set) Trust(ctx context.Context) error {
 	}
 	return err
 }
+
+// hasAll returns an error unless the bits of all known IDs are set.
+func (s *Set) hasAll(ctx context.Context, set target, known []string) error {
+	if len(known) == 0 {
+		return ErrNoneKnown
+	}
+	for _, id := range s.opts.CanonicalForms.All(known) {
+		answer, err := set.query(ctx, id)
+		if err == nil && answer != presence.Maybe {
+			err = fmt.Errorf("%w: %q: are codec and elements those of the Java service?", ErrLacks, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrLacks says that a set that should have every ID lacks one.
+var ErrLacks = errors.New("the filter lacks an order that exists, and is not trusted")

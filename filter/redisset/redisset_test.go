@@ -1,6 +1,7 @@
 package redisset
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -96,7 +97,14 @@ func TestTrust(t *testing.T) {
 		t.Errorf("nobody is %v", a)
 	}
 	d.neverAbsent(t, n)
-	must(t, n.Trust(t.Context()))
+	if err := n.Trust(t.Context(), []string{"source-1", "nobody"}); !errors.Is(err, ErrLacks) {
+		t.Errorf("trusted, and it lacks an order: %v", err)
+	}
+	if err := n.Trust(t.Context(), nil); !errors.Is(err, ErrNoneKnown) {
+		t.Errorf("trusted without a trial: %v", err)
+	}
+	d.neverAbsent(t, n)
+	must(t, n.Trust(t.Context(), []string{"source-1"}))
 	n.ready(t)
 	n.works(t)
 }

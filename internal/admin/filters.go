@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
@@ -255,13 +258,26 @@ func (s *Server) serveExpand(_ *http.Request, name string) (any, error) {
 	return s.filterReport(name), nil
 }
 
+// TrustRequest is the body of a request to trust a filter.
+type TrustRequest struct {
+	Known []string `json:"known"` // IDs of orders that exist
+}
+
 func (s *Server) serveTrust(r *http.Request, name string) (any, error) {
 	set := s.Filters[name].Set()
 	if set == nil {
 		return nil, statusError{errors.New("only a filter in Redis is filled by others"), http.StatusConflict}
 	}
-	if err := set.Trust(r.Context()); err != nil {
-		if errors.Is(err, redisset.ErrFilled) {
+	var asked TrustRequest
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
+		return nil, statusError{fmt.Errorf("reading the known orders: %w", err), http.StatusBadRequest}
+	}
+	known, err := loader.KnownOrders(r.Context(), s.Config, name)
+	if err == nil {
+		err = set.Trust(r.Context(), append(known, asked.Known...))
+	}
+	if err != nil {
+		if errors.Is(err, redisset.ErrFilled) || errors.Is(err, redisset.ErrNoneKnown) || errors.Is(err, redisset.ErrLacks) {
 			err = statusError{err, http.StatusConflict}
 		}
 		return nil, err

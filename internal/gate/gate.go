@@ -169,8 +169,8 @@ type Reply struct {
 	Others      []Header      // besides those of the other fields
 	RetryAfter  time.Duration // 0: none
 	Problem     bool          // the body is application/problem+json (RFC 9457)
-	leaseLost  bool
-	why        order.Reason // of an answer to a request that cannot be read
+	leaseLost   bool
+	why         order.Reason // of an answer to a request that cannot be read
 
 	// GRPCStatus is the status of an answer that ForGRPC has returned.
 	GRPCStatus       GRPCStatus

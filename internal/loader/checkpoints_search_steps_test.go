@@ -222,7 +222,7 @@ func (s *setSearch) act() {
 			l.wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 				defer cancel()
-				_ = l.loader.set.Trust(ctx)
+				_ = l.loader.set.Trust(ctx, nil)
 			})
 		}
 	case 25:

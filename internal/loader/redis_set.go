@@ -68,6 +68,9 @@ func bitsOf(c config.Filter) redisbf.Options {
 		Kind: redisbf.Kind(c.InRedis()), Key: c.KeyPrefix, Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
 		Shards: c.Shards, Codec: redisbf.Codec(c.Codec),
 	}
+	if c.Elements == config.ElementsLong {
+		bits.Codec = redisbf.LongCodec
+	}
 	if c.Secret != "" {
 		bits.Secret = filterKey(c.Secret)
 	}

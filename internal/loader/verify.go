@@ -33,25 +33,15 @@ type verifiedTable struct {
 // does not connect yet. It has none for a filter with parts, whose IDs are not in one column. Close
 // it.
 func NewTables(c *config.Config, filter string, log *slog.Logger) (*Tables, error) {
-	f, t := c.Filters[filter], &Tables{log: log}
-	if len(f.Parts) > 0 {
+	t := &Tables{log: log}
+	if len(c.Filters[filter].Parts) > 0 {
 		return t, nil
-	}
-	names := slices.Clone(f.Sources)
-	for _, r := range c.Rules {
-		if r.Create != nil && r.Create.Filter == filter && r.Create.Dedup != nil {
-			names = append(names, r.Create.Dedup.Confirm)
-		}
 	}
 	formats, err := rules.FormatsOf(c, filter)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if !c.Sources[name].Live() {
-			continue
-		}
+	for _, name := range tablesOf(c, filter) {
 		confirmer, err := source.NewConfirmer(tableOptions(c.Sources[name], nil), source.ConfirmerOptions{
 			Timeout: verifyTimeout, MaxQueries: 1, Same: rules.Same(formats), Logger: log,
 		})
@@ -62,6 +52,41 @@ func NewTables(c *config.Config, filter string, log *slog.Logger) (*Tables, erro
 		t.tables = append(t.tables, &verifiedTable{Confirmer: confirmer, name: name})
 	}
 	return t, nil
+}
+
+// tablesOf returns the tables among a filter's sources, and those that confirm its creates.
+func tablesOf(c *config.Config, filter string) []string {
+	names := slices.Clone(c.Filters[filter].Sources)
+	for _, r := range c.Rules {
+		if r.Create != nil && r.Create.Filter == filter && r.Create.Dedup != nil {
+			names = append(names, r.Create.Dedup.Confirm)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.Sources[name].Live() })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// KnownOrders returns the IDs of a few orders in the tables of a filter. It blocks for some seconds
+// for each table that does not answer.
+func KnownOrders(ctx context.Context, c *config.Config, filter string) (ids []string, err error) {
+	formats, err := rules.FormatsOf(c, filter)
+	if err != nil {
+		return nil, err
+	}
+	valid := rules.Valid(formats)
+	for _, name := range tablesOf(c, filter) {
+		sample, err := SampleTable(ctx, name, c.Sources[name], c.Filters[filter].Parts)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range sample.Rows {
+			if row.Reason == "" && (valid == nil || valid(row.ID)) {
+				ids = append(ids, row.ID)
+			}
+		}
+	}
+	return ids, nil
 }
 
 // Any reports whether there is a table to ask.

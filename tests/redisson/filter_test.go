@@ -33,14 +33,18 @@ func newGate(t *testing.T, s *stack, codec testbed.RedissonCodec) *gate {
 		fmt.Fprintln(&ids, 1_000+n)
 	}
 	must(t, os.WriteFile(g.source, []byte(ids.String()), 0o600))
+	how := "codec: " + string(codec)
+	if codec == testbed.LongCodec {
+		how = "elements: long"
+	}
 	config := fmt.Sprintf(`
 listen: {authz: "", proc: "", http: 127.0.0.1:0, admin: 127.0.0.1:0}
 redis: {addresses: [%s]}
 filters:
-  java: {kind: redisson, codec: %s, key_prefix: "java-%[2]s"}
-  ours: {kind: redisson, codec: %[2]s, key_prefix: "ours-%[2]s", capacity: 5000, sources: [seed]}
+  java: {kind: redisson, %[4]s, key_prefix: "java-%[2]s"}
+  ours: {kind: redisson, %[4]s, key_prefix: "ours-%[2]s", capacity: 5000, sources: [seed]}
 sources:
-  seed: {kind: csv, path: %s}
+  seed: {kind: csv, path: %[3]s}
 rules:
   - name: java
     match: {methods: [GET], path: "/java/{id}"}
@@ -50,7 +54,7 @@ rules:
     match: {methods: [GET], path: "/ours/{id}"}
     id: {path: id}
     lookup: {filter: ours}
-`, s.addr, codec, g.source)
+`, s.addr, codec, g.source, how)
 	started, err := s.GateUnready(t.Context(), g.binary, config)
 	must(t, err)
 	g.Gate = started
@@ -88,17 +92,21 @@ func (g *gate) refuses(filter string) {
 // command runs ordergate filter.
 func (g *gate) command(args ...string) {
 	g.t.Helper()
-	cmd := exec.CommandContext(g.t.Context(), g.binary, append([]string{"filter", "--config", g.file}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := g.run(args...); err != nil {
 		g.t.Fatalf("ordergate filter %v: %v, %s", args, err, out)
 	}
+}
+
+func (g *gate) run(args ...string) (string, error) {
+	out, err := exec.CommandContext(g.t.Context(), g.binary, append([]string{"filter", "--config", g.file}, args...)...).CombinedOutput()
+	return string(out), err
 }
 
 // TestFilterShared has a real RBloomFilter and an ordergate use one filter.
 func TestFilterShared(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
-	for _, codec := range []testbed.RedissonCodec{testbed.DefaultCodec, testbed.StringCodec} {
+	for _, codec := range []testbed.RedissonCodec{testbed.DefaultCodec, testbed.StringCodec, testbed.LongCodec} {
 		t.Run(string(codec), func(t *testing.T) {
 			g := newGate(t, s, codec)
 			t.Run("filled by Java", func(t *testing.T) { filledByJava(t, s, g, codec) })
@@ -138,7 +146,15 @@ func filledByJava(t *testing.T, s *stack, g *gate, codec testbed.RedissonCodec) 
 	doubts()
 	fill(5000)
 	doubts()
-	g.command("trust", "java", "--yes")
+	// As with the wrong elements, the filter lacks an order that exists.
+	if out, err := g.run("trust", "java", "--yes", "--known", "1,777"); err == nil || !strings.Contains(out, `lacks an order that exists, and is not trusted: "777"`) {
+		t.Errorf("trusted without order 777: %v, %s", err, out)
+	}
+	if out, err := g.run("trust", "java", "--yes"); err == nil {
+		t.Errorf("trusted without a trial: %s", out)
+	}
+	doubts()
+	g.command("trust", "java", "--yes", "--known", "1,100")
 	g.refuses("java")
 	all()
 	if v := g.ask("java", 101); v != "absent" {
@@ -159,7 +175,7 @@ func filledByJava(t *testing.T, s *stack, g *gate, codec testbed.RedissonCodec) 
 	doubts()
 	fill(8000)
 	doubts()
-	g.command("trust", "java", "--yes")
+	g.command("trust", "java", "--yes", "--known", "1")
 	g.refuses("java")
 	all()
 }

@@ -13,6 +13,7 @@ type RedissonCodec string
 const (
 	StringCodec  RedissonCodec = "string"  // UTF-8
 	DefaultCodec RedissonCodec = "default" // Kryo, what a service has that chose none
+	LongCodec    RedissonCodec = "long"    // the same, of Long instead of String
 )
 
 // RedissonBloomFilter is an RBloomFilter of strings.

@@ -3,6 +3,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.redisson.api.RBloomFilter;
 import org.redisson.api.RBucket;
 import org.redisson.api.RCountDownLatch;
@@ -124,18 +125,22 @@ final class Commands {
         }
     }
 
-    /** The codec, "string" or "default", stands before the name: bloom CODEC NAME ARG... */
+    /** The codec, "string", "default", or "long" for Long by default, stands before the name: bloom CODEC NAME ARG... */
     private Object bloom(String command, List<String> args) {
         String name = args.get(2);
-        RBloomFilter<String> filter = switch (args.get(1)) {
-            case "string" -> redisson.getBloomFilter(name, StringCodec.INSTANCE);
-            case "default" -> redisson.getBloomFilter(name);
+        return switch (args.get(1)) {
+            case "string" -> bloom(redisson.<String>getBloomFilter(name, StringCodec.INSTANCE), command, args, item -> item);
+            case "default" -> bloom(redisson.<String>getBloomFilter(name), command, args, item -> item);
+            case "long" -> bloom(redisson.<Long>getBloomFilter(name), command, args, Long::valueOf);
             default -> throw unknown(command, args);
         };
+    }
+
+    private <T> Object bloom(RBloomFilter<T> filter, String command, List<String> args, Function<String, T> item) {
         return switch (command) {
             case "tryInit" -> filter.tryInit(number(args, 3), Double.parseDouble(args.get(4)));
-            case "add" -> filter.add(args.get(3));
-            case "contains" -> filter.contains(args.get(3));
+            case "add" -> filter.add(item.apply(args.get(3)));
+            case "contains" -> filter.contains(item.apply(args.get(3)));
             case "count" -> filter.count();
             default -> throw unknown(command, args);
         };
