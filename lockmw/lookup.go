@@ -14,7 +14,7 @@ import (
 // answer, and its body if that decides what it means. If Envoy does not send those, no
 // message follows.
 func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, pass *forwarding) error {
-	if err := stream.Send(pass.watch()); err != nil {
+	if err := stream.Send(pass.watch(call)); err != nil {
 		return nil
 	}
 	for {

@@ -50,6 +50,7 @@ var (
 	removeOwned      = gate.Owned[:]
 	removeUnruled    = slices.Concat(gate.URLOverrides[:], removeOwned)
 	removeForCreate  = slices.Concat(gate.AnswerOptions[:], removeOwned)
+	removeForWatch   = slices.Concat(gate.AnswerOptions[:], removeButVerdict)
 	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
 )
 
@@ -149,11 +150,15 @@ func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 }
 
 // watch forwards a lookup, and requests the headers of its answer.
-func (p *forwarding) watch() *extproc.ProcessingResponse {
-	if len(p.forged) == 0 {
+func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
+	names := removeButVerdict
+	switch {
+	case call.NeedsPlainAnswer():
+		names = removeForWatch
+	case len(p.forged) == 0:
 		return watchAnswer
 	}
-	return p.reply(without(removeButVerdict, p.forged), onlyHeaders)
+	return p.reply(without(names, p.forged), onlyHeaders)
 }
 
 // forward forwards a request with its lease. The lease is nil in observe mode.

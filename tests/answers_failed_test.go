@@ -1,8 +1,13 @@
 package tests
 
 import (
+	"compress/gzip"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -82,4 +87,49 @@ func TestAnswersOfFailures(t *testing.T) {
 			t.Errorf("settlement %d: %d, verdict %q, want %q", i, got.status, got.verdict, tt.verdict)
 		}
 	}
+}
+
+// TestLookupsAnswered200 has a backend that says in JSON, or by a redirect, that it has no such
+// order. ext_proc sees the answers to reads here.
+func TestLookupsAnswered200(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/orders/"))
+		exists := err == nil && id <= 990
+		if !exists && r.Header.Get("x-ordergate-verdict") == "maybe" {
+			passed.Add(1)
+		}
+		switch {
+		case !exists && id%2 == 1:
+			http.Redirect(w, r, "/none", http.StatusFound)
+			return
+		case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"): // it would not be readable
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			defer z.Close()
+			_, _ = fmt.Fprintf(z, `{"resultCode":%d}`, map[bool]int{true: 200, false: 404}[exists])
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"resultCode":%d}`, map[bool]int{true: 200, false: 404}[exists])
+	}))
+	defer backend.Close()
+	declared := edit(t, "\nfilters:\n", `
+answer: {done: [{json: {resultCode: 200}}], absent: [{json: {resultCode: 404}}, {status: 302, header: {location: "^/none$"}}]}
+filters:
+`)
+	s := newStack(t, settings{
+		backend: strings.TrimPrefix(backend.URL, "http://"), orders: 990, envoy: allThroughProc(t),
+		gate: both(leaky(t, "0.01", "capacity: 1000"), declared),
+	})
+	s.probe(http.MethodGet, 900, 91) // these exist
+	s.probe(http.MethodGet, 100_001, 600)
+	if got := s.must(http.MethodGet, "/orders/7", ""); got.status != 200 || got.body != `{"resultCode":200}` {
+		t.Errorf("got %d %q", got.status, got.body)
+	}
+	if passed.Load() < 10 {
+		t.Fatalf("only %d of 600 passed", passed.Load())
+	}
+	bedtest.Eventually(t, "what passed is counted", func() bool { return s.number(passedMetric) == float64(passed.Load()) })
+	bedtest.Eventually(t, "the rate is known", func() bool { return about(s.number(measuredMetric), float64(passed.Load())/600, 0.2) })
 }

@@ -133,8 +133,8 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 		state = order.BodyComplete
 	}
 	result := d.gate.TryScreen(h.request(nil, state))
-	if !result.NeedsBody && result.Pending == nil && !result.Decision.Verified {
-		if step, opens := d.verdict(e, h, &result.Decision); !opens {
+	if !result.NeedsBody && result.Pending == nil && !d.readsAnswer(&result.Decision) {
+		if step, opens := d.verdict(e, h, &result.Decision, false); !opens {
 			if step.Do == Refuse {
 				a.logRefused(d.gate, e, h, &result.Decision)
 			}
@@ -153,9 +153,14 @@ func (d *gateReplies) refuse(decision *gate.Decision) *Reply {
 	return d.refusals[decision.Rule][decision.Refusal()]
 }
 
+// readsAnswer reports whether a lookup that goes on needs a call.
+func (d *gateReplies) readsAnswer(decision *gate.Decision) bool {
+	return decision.Rule >= 0 && d.gate.Policies()[decision.Rule].ReadsAnswer(decision)
+}
+
 // verdict carries out a verdict. It does nothing and returns opens if the rule creates or
-// settles, and a call must be opened.
-func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step Step, opens bool) {
+// settles, and a call must be opened. Plain means that the answer must be readable.
+func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, plain bool) (step Step, opens bool) {
 	if decision.Refused {
 		return Step{Do: Refuse, Reply: d.refuse(decision)}, false
 	}
@@ -167,7 +172,7 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step
 	if p.HasCalls() {
 		return Step{}, true
 	}
-	h.strip(e, stripOwned, false)
+	h.strip(e, stripOwned, plain)
 	step = Step{Do: PassRequest, Verdict: decision.Verdict}
 	if p.Lookup != nil && p.Lookup.OnNotFound != nil {
 		step.WatchNotFound = d.version

@@ -147,7 +147,14 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 
 // onDecision carries out a verdict.
 func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
-	step, opens := s.replies.verdict(s.envoy, h, d)
+	var read *gate.Call // nil: the answer is not read
+	if s.replies.readsAnswer(d) {
+		// Before headers are removed: that frees their memory.
+		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
+			read = &call
+		}
+	}
+	step, opens := s.replies.verdict(s.envoy, h, d, read != nil && read.NeedsPlainAnswer())
 	if opens {
 		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
 		return s.openCall(h)
@@ -157,10 +164,8 @@ func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 		s.stage, s.answered = refused, true
 		s.adapter.logRefused(s.replies.gate, s.envoy, h, d)
 	}
-	if d.Verified {
-		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
-			s.lookup, step.WatchNotFound = &lookup{call: &call, stream: s}, 0
-		}
+	if read != nil {
+		s.lookup, step.WatchNotFound = &lookup{call: read, stream: s}, 0
 	}
 	return step
 }

@@ -233,7 +233,9 @@ func (c *Call) MayLock() bool { return c.policy.HasLock() }
 func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
 
 // NeedsPlainAnswer reports whether the adapter removes [AnswerOptions] from the request.
-func (c *Call) NeedsPlainAnswer() bool { return c.policy.Create != nil || c.once != nil }
+func (c *Call) NeedsPlainAnswer() bool {
+	return c.policy.Create != nil || c.once != nil || c.watchedID != "" && c.policy.Answers.readsBody()
+}
 
 // Accept returns the [HeaderAccept] with which the request is forwarded; "": it stays as it is.
 func (c *Call) Accept() string { return c.accept }

@@ -49,6 +49,12 @@ func (l *Lookup) watchedID(m order.Match, method string) string {
 	return m.ID
 }
 
+// ReadsAnswer reports whether a lookup that goes on needs a [Call], which reads the answer. Without
+// one, an adapter reports only answers with 404 and 410, to [Gate.Answered].
+func (p *Policy) ReadsAnswer(d *Decision) bool {
+	return d.Verified || !d.Refused && !p.HasCalls() && p.Lookup != nil && p.Lookup.OnNotFound != nil && p.Answers.saysAbsent()
+}
+
 // lookedUp reads the headers of the answer to a lookup, which may have to wait for its body.
 func (c *Call) lookedUp(r *Response) Step {
 	c.readings, c.notFound = c.policy.Answers.readLookup(r), r.notFound()
