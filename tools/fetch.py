@@ -20,6 +20,7 @@ usage: python3 tools/fetch.py [NAME]...
           benchmark of gateways
   differential  the backends of the differential test: the jars of its Java services,
           by Maven, into .cache/jars; php, php-fpm, nginx and Apache with mod_php
+  shops   the jars of the Java shop in examples/shops, as above, and PHP's MySQL driver
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
   all     envoy, redis, php, java and nginx (the default)
@@ -45,7 +46,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
 REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
-TESTS = ROOT / "tests"
 # Pinned, as the jars are: another version may resolve them differently.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -219,7 +219,7 @@ def download(name, requirements, member, file, check):
 def jars(poms):
     """Makes .cache/jars/NAME-HASH for each pom.xml, with the name of its folder;
     the hash is that of the pom.xml, so a change of it fetches anew."""
-    for pom in sorted(TESTS.glob(poms)):
+    for pom in sorted(ROOT.glob(poms)):
         digest = hashlib.sha256(pom.read_bytes()).hexdigest()
         target = CACHE / "jars" / f"{pom.parent.name}-{digest[:16]}"
         if target.is_dir():
@@ -295,13 +295,24 @@ def installed(what, package, *patterns):
 
 def differential():
     """Makes sure that all backends of the differential test are there."""
-    jars("differential/backends/java/*/pom.xml")
+    jars("tests/differential/backends/java/*/pom.xml")
     on_path("php")
     on_path("nginx")
     # Debian has them beside other servers.
     installed("php-fpm", "php-fpm", *(f"{folder}/php-fpm*" for folder in [*os.get_exec_path(), "/usr/sbin"]))
     on_path("apache")
     installed("Apache's mod_php", "libapache2-mod-php", "/usr/lib/apache2/modules/libphp*.so")
+
+
+def shops():
+    """Makes sure that both shops of examples/shops run."""
+    jars("examples/shops/*/pom.xml")
+    on_path("java")
+    on_path("php")
+    modules = subprocess.run([which("php"), "-m"], text=True, stdout=subprocess.PIPE, check=False).stdout
+    if "pdo_mysql" not in modules:
+        apt_install("php-mysql")
+        print("installed php-mysql")
 
 
 def nginx_lua():
@@ -341,7 +352,8 @@ FETCHERS = {
     "envoy": envoy,
     "redisbloom": redisbloom,
     "differential": differential,
-    "redisson": lambda: jars("redisson/pom.xml"),
+    "redisson": lambda: jars("tests/redisson/pom.xml"),
+    "shops": shops,
     "promtool": promtool,
     "gateway": gateway,
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -147,31 +146,7 @@ func (b *Bed) compileJava(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("compiling the Java order service: %w", err)
 	}
 	classes := b.cache("java", fmt.Sprintf("%x", sha256.Sum256(text))[:16])
-	if _, err := os.Stat(classes); err == nil {
-		return classes, nil
-	}
-	javac, err := lookPath("javac", "java")
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(b.cache("java"), 0o755); err != nil {
-		return "", fmt.Errorf("compiling the Java order service: %w", err)
-	}
-	work, err := os.MkdirTemp(b.cache("java"), "work-")
-	if err != nil {
-		return "", fmt.Errorf("compiling the Java order service: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(work) }() // what stays is only clutter
-	cmd := exec.CommandContext(ctx, javac, "--release", "17", "-d", work, source)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		first, _, _ := strings.Cut(string(out), "\n")
-		return "", fmt.Errorf("compiling the Java order service: %w: %s", err, first)
-	}
-	// Whoever was first has the name; the classes are the same.
-	if err := os.Rename(work, classes); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("compiling the Java order service: %w", err)
-	}
-	return classes, nil
+	return classes, b.javac(ctx, classes, source)
 }
 
 func ordersEnv(dataDir string, seed int) []string {

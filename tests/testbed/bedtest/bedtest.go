@@ -179,6 +179,18 @@ func (b *Bed) Java(seed int) *testbed.Orders {
 	return start(b, func(ctx context.Context) (*testbed.Orders, error) { return b.Bed.Java(ctx, data, seed) })
 }
 
+// FrontShop starts the PHP shop; see [testbed.Bed.FrontShop].
+func (b *Bed) FrontShop(db *testbed.MariaDB) *testbed.Shop {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Shop, error) { return b.Bed.FrontShop(ctx, db) })
+}
+
+// SpringShop starts the Java shop; see [testbed.Bed.SpringShop].
+func (b *Bed) SpringShop(db *testbed.MariaDB) *testbed.Shop {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Shop, error) { return b.Bed.SpringShop(ctx, db) })
+}
+
 // Build compiles a command, once in this process; see [testbed.Bed.Build].
 func (b *Bed) Build(pkg string, race bool) string {
 	b.tb.Helper()

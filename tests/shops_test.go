@@ -1,0 +1,194 @@
+package tests
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+// shop is one of examples/shops behind the files that it comes with.
+type shop struct {
+	*stack
+	*testbed.Shop
+	db *sql.DB
+}
+
+var redisAddress = regexp.MustCompile(`\n  addresses: (\[.*?\])`)
+
+// newShop starts the shop in the folder examples/shops/NAME, its database with the orders that
+// the statement inserts, and Envoy and ordergate in front.
+func newShop(t *testing.T, name, seed string, start func(*bedtest.Bed, *testbed.MariaDB) *testbed.Shop) *shop {
+	t.Helper()
+	bed := bedtest.New(t)
+	server := bed.MariaDB("--log-bin", "--binlog-format=ROW", "--server-id=1")
+	dsn := server.Config()
+	dsn.MultiStatements = true
+	db, err := sql.Open("mysql", dsn.FormatDSN())
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	folder := filepath.Join(bed.Root(), "examples", "shops", name)
+	file := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		must(t, err)
+		return string(text)
+	}
+	_, err = db.ExecContext(t.Context(), file("schema.sql")+seed)
+	must(t, err)
+	s := &shop{Shop: start(bed, server), db: db}
+
+	secret := filepath.Join(t.TempDir(), "dsn")
+	must(t, os.WriteFile(secret, []byte(server.DSN()), 0o600))
+	s.stack = newStack(t, settings{
+		backend: s.Shop.Addr(),
+		gate: func(example string) string {
+			text := file("ordergate.yaml")
+			for from, to := range map[string]string{
+				"unix:/run/ordergate/authz.sock": "127.0.0.1:0",
+				"unix:/run/ordergate/proc.sock":  "127.0.0.1:0",
+				"127.0.0.1:9194":                 "127.0.0.1:0",
+				"[127.0.0.1:6379]":               redisAddress.FindStringSubmatch(example)[1],
+				"dsn_env: ORDERS_DSN":            "dsn_file: " + secret,
+			} {
+				text = replaced(t, text, from, to)
+			}
+			return bedtest.WithLongWindow(t, text)
+		},
+		envoy: func(text string) string {
+			return replaced(t, text, "              routes:\n", "              routes:\n"+file("routes.yaml"))
+		},
+	})
+	return s
+}
+
+func replaced(t *testing.T, text, from, to string) string {
+	t.Helper()
+	if strings.Count(text, from) != 1 {
+		t.Fatalf("%q is there %d times", from, strings.Count(text, from))
+	}
+	return strings.Replace(text, from, to, 1)
+}
+
+// count returns what a query for one number finds.
+func (s *shop) count(query string, args ...any) (n int) {
+	s.t.Helper()
+	must(s.t, s.db.QueryRowContext(s.t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// wantNoneOf checks that no request with the text reached the shop.
+func (s *shop) wantNoneOf(text string) {
+	s.t.Helper()
+	for _, l := range lines(s.t, s.AccessLog) {
+		if strings.Contains(l, text) {
+			s.t.Errorf("it reached the shop: %s", l)
+		}
+	}
+}
+
+// cookie is the session that an answer sets.
+func (a answer) cookie() string {
+	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	return cookie
+}
+
+// TestSpringShop is docs/shops-spring.md: orders that are created and paid by GET, failures
+// with status 200, redirects to the login, and session numbers in paths.
+func TestSpringShop(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "spring", "INSERT INTO shop_order (order_no) SELECT 17000000000000000 + seq FROM seq_1_to_100;",
+		func(b *bedtest.Bed, db *testbed.MariaDB) *testbed.Shop { return b.SpringShop(db) })
+	absent := func(n int) string { return fmt.Sprintf("1700000%010d", 9_000_000_000+n) }
+	refused := func(n int) {
+		s.t.Helper()
+		a := s.must("GET", "/orders/"+absent(n), "")
+		a.want(t, 404, "absent")
+		if a.header.Get("Content-Type") != "text/html" {
+			t.Errorf("the page has the type %q", a.header.Get("Content-Type"))
+		}
+	}
+
+	s.must("GET", "/", "").want(t, 200, "")
+	s.must("GET", "/index;jsessionid=A1", "").want(t, 200, "")
+	s.must("GET", "/orders/17000000000000001", "").want(t, 200, "")
+	s.must("GET", "/orders/17000000000000001;jsessionid=A1", "").want(t, 200, "")
+	refused(0)
+	if a := s.must("GET", "/paySuccess?orderNo="+absent(1), ""); a.verdict != "absent" || !strings.Contains(a.body, `"resultCode":404`) {
+		t.Errorf("the payment of an absent order: %d %s %s", a.status, a.verdict, a.body)
+	}
+
+	// Without a login no order is made, and refusals go on.
+	for i := range 20 {
+		if a := s.must("GET", "/saveOrder", ""); a.status != 302 || !strings.Contains(a.header.Get("Location"), "/login") {
+			t.Errorf("without a login: %d to %s", a.status, a.header.Get("Location"))
+		}
+		refused(100 + i)
+	}
+
+	session := s.must("GET", "/login", "").cookie()
+	var mu sync.Mutex
+	var orders []string
+	atOnce(10, func(int) {
+		a := s.must("GET", "/saveOrder", "", "Cookie", session)
+		_, order, found := strings.Cut(a.header.Get("Location"), "/orders/")
+		if !found {
+			t.Errorf("saveOrder: %d to %s", a.status, a.header.Get("Location"))
+			return
+		}
+		if a := s.must("GET", "/orders/"+order, ""); a.status != 200 || a.verdict == "unknown" {
+			t.Errorf("order %s was created, and then: %d %s", order, a.status, a.verdict)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		orders = append(orders, order)
+	})
+	refused(200)
+
+	// Everything that Spring takes for the payment is one payment, or is refused.
+	spellings := []string{"/paySuccess?orderNo=", "/paySuccess;jsessionid=A1?orderNo=", "/paySuccess/?orderNo=", "/%70aySuccess?orderNo=", "/paySuccess;a=b?orderNo="}
+	atOnce(20*len(orders), func(i int) {
+		order := orders[i%len(orders)]
+		a := s.must("GET", spellings[i/len(orders)%len(spellings)]+order, "", "Cookie", session)
+		switch {
+		case a.status == 200 && strings.Contains(a.body, `"resultCode":200`), a.status == 409 && a.verdict == "busy", a.status == 400 && a.verdict == "ambiguous":
+		default:
+			t.Errorf("paying %s: %d %s %s", order, a.status, a.verdict, a.body)
+		}
+	})
+	for _, order := range orders {
+		if n := s.count("SELECT count(*) FROM payment WHERE order_no = ?", order); n != 1 {
+			t.Errorf("order %s was paid %d times", order, n)
+		}
+		s.must("GET", "/paySuccess?orderNo="+order, "", "Cookie", session).want(t, 200, "replayed")
+	}
+
+	// A payment that failed with 200 is not stored: the next one pays.
+	const order = "17000000000000002"
+	_, err := s.db.ExecContext(t.Context(), "UPDATE shop_order SET status = 2 WHERE order_no = ?", order)
+	must(t, err)
+	pay := func(code string) {
+		t.Helper()
+		if a := s.must("GET", "/paySuccess?orderNo="+order, ""); a.status != 200 || a.verdict != "" || !strings.Contains(a.body, `"resultCode":`+code) {
+			t.Errorf("got %d %s %s, want %s", a.status, a.verdict, a.body, code)
+		}
+	}
+	pay("500")
+	_, err = s.db.ExecContext(t.Context(), "UPDATE shop_order SET status = 0 WHERE order_no = ?", order)
+	must(t, err)
+	pay("200")
+
+	// An order that another program makes is known by the binary log.
+	_, err = s.db.ExecContext(t.Context(), "INSERT INTO shop_order (order_no) VALUES ('17000000000005000')")
+	must(t, err)
+	bedtest.Eventually(t, "the order of another program is known", func() bool {
+		return s.must("GET", "/orders/17000000000005000", "").status == 200
+	})
+	s.wantNoneOf("1700000900")
+}
