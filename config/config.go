@@ -441,16 +441,20 @@ const (
 	OtherMethodsPass   = "pass"
 )
 
+// QueryValues are values of a parameter. A file may have one of them in place of a list.
+type QueryValues []string
+
 // Match selects requests. All of its conditions must hold.
 type Match struct {
 	Methods []string `mapstructure:"methods"` // upper case; at least one
 	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
-	// Query maps parameters that the query must have to their values. Both have 1 to 128
-	// letters, digits, _ and -.
-	Query        map[string]string `mapstructure:"query"`
-	Case         string            `mapstructure:"case"`          // of the literal segments; default sensitive
-	Host         string            `mapstructure:"host"`          // exact :authority without the port, lower case; default any
-	OtherMethods string            `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
+	// Query maps parameters that the query must have to their values, one of which it has as
+	// written. Names have 1 to 128 letters, digits, _ and -; values 1 to 256 visible ASCII
+	// characters but & ; and #, with a letter or digit among them.
+	Query        map[string]QueryValues `mapstructure:"query"`
+	Case         string                 `mapstructure:"case"`          // of the literal segments; default sensitive
+	Host         string                 `mapstructure:"host"`          // exact :authority without the port, lower case; default any
+	OtherMethods string                 `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
 }
 
 // ID formats.

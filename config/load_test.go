@@ -166,7 +166,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			{
 				Name:    "return-create",
-				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Query: map[string]string{"Action": "open_return"}, Case: "sensitive", OtherMethods: "pass"},
+				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Query: map[string]QueryValues{"Action": {"open_return"}}, Case: "sensitive", OtherMethods: "pass"},
 				Backend: "spring",
 				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,

@@ -220,6 +220,34 @@ func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string 
 	return values
 }
 
+// queryValuesType is the type of a parameter's values.
+var queryValuesType = reflect.TypeFor[QueryValues]()
+
+// queryType is the type of the parameters that a rule matches by. Their names keep their case.
+var queryType = reflect.TypeFor[map[string]QueryValues]()
+
+// query reads parameters, each with a text or a list of texts.
+func (r *reader) query(n *yaml.Node, path, shown string) map[string][]string {
+	values := make(map[string][]string)
+	for key, value := range r.entries(n, path, shown) {
+		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
+		r.origins[at] = origin{line: key.Line, shown: atShown}
+		value = resolve(value)
+		if value.Kind != yaml.SequenceNode {
+			text, problem := scalar(value, reflect.TypeFor[string]())
+			if problem != "" {
+				r.report(at, problem)
+				r.partlyRead[path] = true
+				continue
+			}
+			values[key.Value] = []string{text.(string)}
+			continue
+		}
+		values[key.Value] = r.list(value, reflect.TypeFor[string](), at, atShown).([]string)
+	}
+	return values
+}
+
 // idsType is the type of the only list that a file may replace with a single mapping.
 var idsType = reflect.TypeFor[[]ID]()
 
@@ -253,6 +281,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.share(n, path, shown)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.structure(n, t, path, shown), true
+	case t == queryType && n.Kind == yaml.MappingNode:
+		return r.query(n, path, shown), true
 	case t == parametersType && n.Kind == yaml.MappingNode:
 		return r.parameters(n, path, shown), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:

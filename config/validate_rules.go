@@ -251,6 +251,12 @@ func (v *validator) paths(path string, paths []string) {
 	}
 }
 
+// maxQueryValues bounds the values of a parameter. A request is held against all of them.
+const maxQueryValues = 64
+
+// queryValue matches the value of a parameter as it stands in a query.
+var queryValue = regexp.MustCompile(`^[!-~]{1,256}$`)
+
 // query checks the parameters that a rule matches by. It rejects a parameter that a backend may
 // confuse with an ID.
 func (v *validator) query(path string, r Rule) {
@@ -259,14 +265,18 @@ func (v *validator) query(path string, r Rule) {
 		v.rejectMissing(at, nil, "is empty: give a parameter and its value, or remove it")
 	}
 	for _, name := range sortedKeys(r.Match.Query) {
-		here, value := join(at, name), r.Match.Query[name]
-		switch {
-		case !parameterName.MatchString(name):
+		here, values := join(at, name), r.Match.Query[name]
+		if !parameterName.MatchString(name) {
 			v.reject(here, "%s is not the name of a parameter: names are 1 to 128 letters, digits, _ and -", quote(name))
 			continue
-		case !parameterName.MatchString(value):
-			v.reject(here, "%s is not a value to match by: values are 1 to 128 letters, digits, _ and -", quote(value))
-			continue
+		}
+		if len(values) == 0 || len(values) > maxQueryValues {
+			v.reject(here, "has %d values to match by: 1 to %d are allowed", len(values), maxQueryValues)
+		}
+		for _, value := range values {
+			if !queryValue.MatchString(value) || strings.ContainsAny(value, "&;#") || !strings.ContainsFunc(value, func(c rune) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }) {
+				v.reject(here, "%s is not a value to match by: values are 1 to 256 visible characters of ASCII but & ; and #, as a request has them, with a letter or digit", quote(value))
+			}
 		}
 		for i, id := range r.IDs {
 			for _, place := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {

@@ -48,9 +48,10 @@ func takesAll(earlier, m Match, method string) bool {
 		takesAllParameters(earlier.Query, m.Query) && takesAllPaths(earlier, m)
 }
 
-func takesAllParameters(earlier, query map[string]string) bool {
-	for name, value := range earlier {
-		if query[name] != value {
+func takesAllParameters(earlier, query map[string]QueryValues) bool {
+	for name, values := range earlier {
+		other := func(value string) bool { return !slices.Contains(values, value) }
+		if of := query[name]; len(of) == 0 || slices.ContainsFunc(of, other) {
 			return false
 		}
 	}

@@ -177,8 +177,8 @@ func mayMatchBoth(a, b config.Match) bool {
 	if a.Host != "" && b.Host != "" && a.Host != b.Host || !slices.ContainsFunc(a.Methods, func(m string) bool { return slices.Contains(b.Methods, m) }) {
 		return false
 	}
-	for name, value := range a.Query {
-		if other, ok := b.Query[name]; ok && other != value {
+	for name, values := range a.Query {
+		if others, ok := b.Query[name]; ok && !slices.ContainsFunc(others, func(other string) bool { return slices.Contains(values, other) }) {
 			return false
 		}
 	}

@@ -11,9 +11,9 @@ import (
 func shopTable(t testing.TB, b Backend) *Table {
 	t.Helper()
 	table, err := NewTable([]Rule{
-		{Name: "help", Methods: []string{"GET", "POST"}, Path: "/index.php", Query: map[string]string{"action": "help"}, Pass: true, Backend: b},
-		{Name: "script", Methods: []string{"POST"}, Path: "/index.php", Query: map[string]string{"action": "settle"}, IDs: at(InQuery, "id"), Backend: b},
-		{Name: "show", Methods: []string{"GET"}, Path: "/index.php", Query: map[string]string{"action": "show"}, IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
+		{Name: "help", Methods: []string{"GET", "POST"}, Path: "/index.php", Query: map[string][]string{"action": {"help"}}, Pass: true, Backend: b},
+		{Name: "script", Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"action": {"settle"}}, IDs: at(InQuery, "id"), Backend: b},
+		{Name: "show", Methods: []string{"GET"}, Path: "/index.php", Query: map[string][]string{"action": {"show"}}, IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
 		{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
 		{Name: "refund", Methods: []string{"POST"}, Path: "/refund", IDs: at(InForm, "order_id"), Backend: b},
 		{Name: "create", Methods: []string{"POST"}, Path: "/orders", OtherMethods: true, Backend: b},
@@ -60,27 +60,27 @@ func TestFrontController(t *testing.T) {
 		{"the other rule of the path", "GET", "/index.php?id=42&action=show", nil, "", "42"},
 		{"exempt", "GET", "/index.php?action=help&id=42", nil, "", ""},
 		{"of no order", "GET", "/index.php?action=login", nil, "", ""},
-		{"another order's action", "GET", "/index.php?action=cancel&id=42", nil, "", "front_controller"},
+		{"another order's action", "GET", "/index.php?action=cancel&id=42", nil, "", ""},
 		{"another method", "GET", "/index.php?action=settle&id=42", nil, "", "other_method"},
-		{"a lookup by another method", "POST", "/index.php?action=show&id=42", nil, "", "front_controller"},
+		{"a lookup by another method", "POST", "/index.php?action=show&id=42", nil, "", ""},
 		{"the folder", "POST", "/?action=settle&id=42", nil, "", "path_near"},
 		{"a path behind the script", "POST", "/index.php/x?action=settle&id=42", nil, "", "path_near"},
 		{"the script escaped", "POST", "/index%2ephp?action=settle&id=42", nil, "", "path_near"},
 		{"the script escaped, the choice too", "POST", "/index%2ephp?%61ction=settle&id=42", nil, "", "parameter_alias"},
-		{"two slashes", "POST", "//?do=settle&id=42", nil, "", "front_controller"},
-		{"as a host", "POST", "//x?do=settle&id=42", nil, "", "front_controller"},
-		{"another name of an order", "GET", "/?do=show&order_id=42", nil, "", "front_controller"},
-		{"rewritten name of an order", "GET", "/?do=show&order[id=42", nil, "", "front_controller"},
-		{"semicolons", "GET", "/?do=show;id=42", nil, "", "front_controller"},
-		{"order in a cookie", "GET", "/?do=show", cookie("a=b; id=42"), "", "front_controller"},
+		{"two slashes", "POST", "//?do=settle&id=42", nil, "", ""},
+		{"as a host", "POST", "//x?do=settle&id=42", nil, "", ""},
+		{"another name of an order", "GET", "/?do=show&order_id=42", nil, "", ""},
+		{"rewritten name of an order", "GET", "/?do=show&order[id=42", nil, "", ""},
+		{"semicolons", "GET", "/?do=show;id=42", nil, "", ""},
+		{"order in a cookie", "GET", "/?do=show", cookie("a=b; id=42"), "", ""},
 		{"session in a cookie", "GET", "/", cookie("id=8a7f"), "", ""},
 		{"order in a form", "POST", "/index.php", formed, "action=settle&id=42", "parameter_alias"},
-		{"order in a form, by another name of the choice", "POST", "/index.php", formed, "do=settle&id=42", "front_controller"},
+		{"order in a form, by another name of the choice", "POST", "/index.php", formed, "do=settle&id=42", ""},
 		{"form not seen", "POST", "/index.php", formed, "", "needs body"},
 		{"form of no order", "POST", "/", formed, "action=login&user=x", ""},
-		{"order in multipart", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id"), "front_controller"},
-		{"order in multipart, behind many blanks", "POST", "/", multi, strings.ReplaceAll(part, "%s", strings.Repeat(" ", 600)+"id"), "front_controller"},
-		{"order in multipart, with a long index", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id["+strings.Repeat("x", 600)+"]"), "front_controller"},
+		{"order in multipart", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id"), ""},
+		{"order in multipart, behind many blanks", "POST", "/", multi, strings.ReplaceAll(part, "%s", strings.Repeat(" ", 600)+"id"), ""},
+		{"order in multipart, with a long index", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id["+strings.Repeat("x", 600)+"]"), ""},
 		{"more names than are read", "POST", "/", multi, strings.Repeat(strings.ReplaceAll(part, "%s", "file"), 1001), "too_many_parameters"},
 		{"more fields than are read", "POST", "/", formed, strings.Repeat("a=b&", 1001), "too_many_parameters"},
 		{"multipart of no order", "POST", "/", multi, strings.ReplaceAll(part, "%s", "file"), ""},
@@ -98,7 +98,7 @@ func TestFrontController(t *testing.T) {
 		{"exempt, in a cookie not", "GET", "/index.php?action=help&id=42", cookie("action=settle"), "", "cookie_alias"},
 		{"exempt, in a form not", "POST", "/index.php?action=help&id=42", formed, "action=settle", "parameter_alias"},
 		{"exempt, in a form too", "POST", "/index.php?action=help&id=42", formed, "action=help&id=42", ""},
-		{"exempt, in multipart not", "POST", "/index.php?action=help", multi, strings.ReplaceAll(part, "%s", "action"), "parameter_alias"},
+		{"exempt, in multipart not", "POST", "/index.php?action=help", multi, strings.ReplaceAll(part, "%s", "action"), ""},
 		{"ruled, in a cookie not", "POST", "/index.php?action=settle&id=42", cookie("action=show"), "", "cookie_alias"},
 		{"ruled, in a cookie too", "POST", "/index.php?action=settle&id=42", cookie("action=settle"), "", "42"},
 
@@ -133,6 +133,119 @@ func TestFrontController(t *testing.T) {
 			if got := r.answer(shopTable(t, b)); got != r.want {
 				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
 			}
+		}
+	}
+}
+
+// TestUndeclaredFrontController has requests to a front controller of which no rule says how it
+// chooses what it runs: they name no order.
+func TestUndeclaredFrontController(t *testing.T) {
+	formed := HeaderList{{"content-type", typeForm}}
+	multi := HeaderList{{"content-type", "multipart/form-data; boundary=b"}}
+	for _, r := range []oddRequest{
+		{"the script", "GET", "/index.php?do=settle&id=42", nil, "", "front_controller"},
+		{"a name of routes", "GET", "/?controller=orders", nil, "", "front_controller"},
+		{"two slashes", "POST", "//?do=settle&id=42", nil, "", "front_controller"},
+		{"as a host", "POST", "//x?do=settle&id=42", nil, "", "front_controller"},
+		{"another name of an order", "GET", "/?do=show&order_id=42", nil, "", "front_controller"},
+		{"rewritten name of an order", "GET", "/?do=show&order[id=42", nil, "", "front_controller"},
+		{"semicolons", "GET", "/?do=show;id=42", nil, "", "front_controller"},
+		{"order in a cookie", "GET", "/?do=show", HeaderList{{"cookie", "a=b; id=42"}}, "", "front_controller"},
+		{"session in a cookie", "GET", "/?do=show", HeaderList{{"cookie", "id=8a7f"}}, "", ""},
+		{"a cookie that a rule reads", "GET", "/", HeaderList{{"cookie", "cart=42"}}, "", ""},
+		{"order in a form", "POST", "/index.php", formed, "do=settle&id=42", "front_controller"},
+		{"order in multipart", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id"), "front_controller"},
+		{"order in multipart, behind many blanks", "POST", "/", multi, strings.ReplaceAll(part, "%s", strings.Repeat(" ", 600)+"id"), "front_controller"},
+		{"order in multipart, with a long index", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id["+strings.Repeat("x", 600)+"]"), "front_controller"},
+		{"no order", "GET", "/?page=2", nil, "", ""},
+		{"another script", "GET", "/login.php?next=/orders/42&route=x&id=42", nil, "", ""},
+	} {
+		for _, b := range []Backend{Strict, PHP} {
+			table, err := NewTable([]Rule{
+				{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+				{Name: "refund", Methods: []string{"POST"}, Path: "/refund", IDs: at(InForm, "order_id"), Backend: b},
+				{Name: "cart", Methods: []string{"POST"}, Path: "/cart", IDs: at(InCookie, "cart"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+}
+
+// TestRoutes has a shop whose front controller routes by a parameter with slashes, as OpenCart's
+// and Yii's do: exactly what the rules spell is theirs, what a router may take for that is refused,
+// and the rest passes.
+func TestRoutes(t *testing.T) {
+	formed := HeaderList{{"content-type", typeForm}}
+	multi := HeaderList{{"content-type", "multipart/form-data; boundary=b"}}
+	cookie := func(text string) HeaderList { return HeaderList{{"cookie", text}} }
+	for _, r := range []oddRequest{
+		{"a lookup", "GET", "/index.php?route=account/order.info&order_id=42", nil, "", "42"},
+		{"its other spelling", "GET", "/index.php?route=account%2Forder.info&order_id=42", nil, "", "42"},
+		{"a settlement", "POST", "/index.php?route=payment/cod.confirm&order_id=42", nil, "", "42"},
+		{"by the folder", "POST", "/?route=payment/cod.confirm&order_id=42", nil, "", "path_near"},
+		{"two parameters", "POST", "/index.php?route=api/order&call=cancel&order_id=42", nil, "", "42"},
+		{"two parameters, of which one differs", "POST", "/index.php?route=api/order&call=show&order_id=42", nil, "", ""},
+		{"two parameters, one in the form", "POST", "/index.php?route=api/order&call=show&order_id=42", formed, "call=cancel", "parameter_alias"},
+		{"two parameters, one is missing", "POST", "/index.php?route=api/order&order_id=42", nil, "", ""},
+
+		{"the home page", "GET", "/", nil, "", ""},
+		{"the script alone", "GET", "/index.php", nil, "", ""},
+		{"a page", "GET", "/index.php?route=product/product&product_id=42&order_id=7", nil, "", ""},
+		{"a page by the folder", "GET", "/?route=common/home", nil, "", ""},
+		{"a page with an array", "GET", "/index.php?route=product/search&filter[]=a&tag=x", nil, "", ""},
+		{"a login", "POST", "/index.php?route=account/login.login&login_token=1", formed, "email=a%40b&password=x&redirect=http%3A%2F%2Fshop%2Findex.php%3Froute%3Daccount%2Forder.info", ""},
+		{"an upload", "POST", "/index.php?route=tool/upload", multi, strings.ReplaceAll(part, "%s", "file"), ""},
+		{"cookies", "GET", "/index.php?route=common/home", cookie("OCSESSID=42; currency=EUR; order_id=a"), "", ""},
+		{"a page twice", "GET", "/index.php?route=common/home&route=common/other", nil, "", ""},
+		{"an action", "GET", "/index.php?route=common/home&action=x&r=y", nil, "", ""},
+
+		{"other letters", "POST", "/index.php?route=payment/COD.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"another separator", "POST", "/index.php?route=payment/cod|confirm&order_id=42", nil, "", "parameter_alias"},
+		{"a letter that is dropped", "POST", "/index.php?route=payment/c%25od.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"a NUL", "POST", "/index.php?route=payment/cod.confirm%00&order_id=42", nil, "", "parameter_alias"},
+		{"a NUL and more", "POST", "/index.php?route=payment/cod.confirm%00.html&order_id=42", nil, "", "parameter_alias"},
+		{"a slash in front", "POST", "/index.php?route=/payment/cod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"escaped", "POST", "/index.php?route=payment%2Fcod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"escaped twice", "POST", "/index.php?route=payment%252Fcod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"as an array", "POST", "/index.php?route[]=payment/cod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"an array of pages", "GET", "/index.php?route[]=common/home", nil, "", "parameter_alias"},
+		{"another name", "POST", "/index.php?Route=payment/cod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"twice", "POST", "/index.php?route=common/home&route=payment/cod.confirm&order_id=42", nil, "", "parameter_alias"},
+		{"twice, the last a page", "POST", "/index.php?route=payment/cod.confirm&order_id=42&route=common/home", nil, "", "parameter_alias"},
+		{"in the form", "POST", "/index.php?order_id=42", formed, "route=payment/cod.confirm", "parameter_alias"},
+		{"in the form, beside a page", "POST", "/index.php?route=common/home&order_id=42", formed, "route=payment/cod.confirm", "parameter_alias"},
+		{"in multipart", "POST", "/index.php?route=common/home", multi, strings.NewReplacer("%s", "route", "x\r", "payment/cod.confirm\r").Replace(part), "parameter_alias"},
+		{"in a cookie", "POST", "/index.php?order_id=42", cookie("route=payment/cod.confirm"), "", "cookie_alias"},
+		{"with semicolons", "POST", "/index.php?a=b;route=payment/cod.confirm", nil, "", "parameter_alias"},
+		{"a cookie of the other rule", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESSID=43"), "", "42"},
+		{"such a cookie with a page", "GET", "/index.php?route=common/home", cookie("OCSESSID=43"), "", ""},
+		{"the rule of the cookie", "POST", "/index.php?route=checkout/confirm", cookie("OCSESSID=43"), "", "43"},
+		{"another spelling of that cookie", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESS.ID=43"), "", "cookie_alias"},
+	} {
+		for _, b := range []Backend{Strict, PHP} {
+			route := func(values ...string) map[string][]string { return map[string][]string{"route": values} }
+			table, err := NewTable([]Rule{
+				{Name: "lookup", Methods: []string{"GET"}, Path: "/index.php", Query: route("account/order.info", "account%2Forder.info"), IDs: at(InQuery, "order_id"), OtherMethods: true, Backend: b},
+				{Name: "pay", Methods: []string{"POST"}, Path: "/index.php", Query: route("payment/cod.confirm"), IDs: at(InQuery, "order_id"), Backend: b},
+				{Name: "confirm", Methods: []string{"POST"}, Path: "/index.php", Query: route("checkout/confirm"), IDs: at(InCookie, "OCSESSID"), Backend: b},
+				{Name: "cancel", Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"route": {"api/order"}, "call": {"cancel"}}, IDs: at(InQuery, "order_id"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+	for _, values := range [][]string{nil, {""}, {"//"}, {"a b"}, {"a&b"}, {"a;b"}, {"a#b"}, {"\u00e4"}} {
+		if _, err := NewTable([]Rule{{Name: "r", Methods: []string{"GET"}, Path: "/x", Query: map[string][]string{"a": values}}}); err == nil {
+			t.Errorf("values %q are accepted", values)
 		}
 	}
 }

@@ -12,14 +12,10 @@ func (t *Table) screenUnmatched(req Request, path string, chooses bool) Match {
 	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
 	}
-	s := screening{table: t, req: &req, rule: -1, script: t.lenient.indexPHP, orders: chooses, chosen: chooses}
-	if !chooses {
-		s.script = s.script && t.isScript(path)
-		s.orders = t.isController(path)
-	}
-	if !s.script && !s.orders {
+	if !chooses && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
+	s := screening{table: t, req: &req, rule: -1, chosen: chooses, orders: !chooses && !t.isController(path, t.chosen)}
 	return s.screen()
 }
 
@@ -324,24 +320,12 @@ func trimTail(path string) string {
 	return path
 }
 
-// isScript reports whether a path is a PHP script, or a folder that may have one.
-func (t *Table) isScript(path string) bool {
-	if t.lenient.authority {
-		if isPathless(path) {
-			return true
-		}
-		path = behindHost(path)
-	}
-	script := foldCase(unescape(path))
-	return script == "/" || strings.HasSuffix(script, ".php")
-}
-
-// isController reports whether some backend may read a path as a front controller, with or
-// without a path after it.
-func (t *Table) isController(path string) bool {
+// isController reports whether some backend may read a path as one of some front controllers,
+// with or without a path after it.
+func (t *Table) isController(path string, controllers []string) bool {
 	is := func(reading string) bool {
 		reading = lower(reading)
-		for _, c := range t.controllers {
+		for _, c := range controllers {
 			rest, ok := strings.CutPrefix(reading, c)
 			if ok && (rest == "" || rest[0] == '/' && c != "/") {
 				return true
@@ -352,7 +336,7 @@ func (t *Table) isController(path string) bool {
 		}
 		return false
 	}
-	return is(path) || len(t.controllers) > 0 && !t.isPlain(path) && t.readings(path, is)
+	return is(path) || len(controllers) > 0 && !t.isPlain(path) && t.readings(path, is)
 }
 
 // isRoutingName reports whether front controllers choose by this parameter what to run.

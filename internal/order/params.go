@@ -164,7 +164,7 @@ func (r *compiled) readParameters(list pairs, in Location, into []idText, s *hea
 				continue
 			}
 		}
-		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
+		if in != InCookie && len(r.selectors) == 0 && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
 			return alias
 		}
 		if in != InCookie && profiles[r.Backend].indexPHP && (r.leadsToRule(name, s) || r.leadsToRule(value, s)) {
@@ -219,6 +219,9 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
 	isOwn := r.isAlias(folded, in)
 	made := &s.claim
+	if in == InCookie && !isOwn && slices.Contains(r.table.cookies, name) {
+		return true // a browser sends it with every request
+	}
 	if !isOwn && !slices.Contains(r.foreign, folded) {
 		if !slices.Contains(r.partNames, folded) {
 			return in == InJSON || !slices.Contains(r.nested, firstStep(name))

@@ -16,7 +16,7 @@ type Rule struct {
 	// Query lists parameters that the query must have, by name, each with its value. Names
 	// and values consist of letters, digits, _ and -. Another spelling of one is Ambiguous,
 	// and so is the same parameter with another value in a form or a cookie.
-	Query map[string]string
+	Query map[string][]string
 	// FrontControllers are paths at which a PHP backend chooses by parameters what it runs;
 	// nil: /index.php and /. A request to one of them that names an order, without matching
 	// a rule, is Ambiguous.

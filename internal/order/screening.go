@@ -19,9 +19,9 @@ const maxScreened = 1 << 20
 type screening struct {
 	table  *Table
 	req    *Request
-	script bool // the path is a PHP script: routes count
-	orders bool // the path is a front controller: names of orders count, too
+	orders bool // the path is a front controller without rules by a parameter: names of orders count
 	noForm bool // another check reads the form
+	query  string
 	chosen bool // the rules for what the query chooses were tried: the path is theirs
 
 	choices []choice
@@ -31,16 +31,14 @@ type screening struct {
 
 // screen returns why the request is refused, or Unruled.
 func (s *screening) screen() Match {
-	_, query, _ := strings.Cut(s.req.Target, "?")
+	_, s.query, _ = strings.Cut(s.req.Target, "?")
 	guard := s.table.guardRule(s.req)
 	if guard < 0 {
 		return Match{Rule: -1}
 	}
-	if s.script {
-		s.methods, _, _ = s.table.otherMethods(s.req, true)
-		s.methods = append(s.methods, s.req.Method)
-	}
-	reason := s.readParameters(query, InQuery)
+	s.methods, _, _ = s.table.otherMethods(s.req, true)
+	s.methods = append(s.methods, s.req.Method)
+	reason := s.readParameters(s.query, InQuery)
 	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
 		reason = s.readCookies()
 	}
@@ -123,16 +121,16 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 	}
 	folded := foldName(name)
 	switch {
+	case in == InCookie && slices.Contains(t.cookies, name):
+		return NoReason // a browser sends it with every request
 	case t.isSelector(folded):
 		if !s.choose(folded, name, value, in) {
 			return alias
 		}
 		return NoReason
-	case s.script && in == InQuery && isRoutingName(folded):
+	case s.orders && (in == InQuery && isRoutingName(folded) || t.namesOrder(folded, name, value, in)):
 		return FrontController
-	case s.orders && t.namesOrder(folded, name, value, in):
-		return FrontController
-	case !s.script || in == InCookie:
+	case !t.lenient.indexPHP || in == InCookie:
 		return NoReason
 	}
 	// A parameter that contains a path, or is one: /index.php?/orders/42/settle

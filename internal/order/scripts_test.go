@@ -12,8 +12,8 @@ func TestScripts(t *testing.T) {
 			{Name: "folder", Methods: []string{"GET"}, Path: "/folder", IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
 			{Name: "search", Methods: []string{"GET"}, Path: "/orders/search", Pass: true, Backend: b},
 			{Name: "order", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
-			{Name: "create", Methods: []string{"POST"}, Path: "/index.php", Query: map[string]string{"action": "create"}, OtherMethods: true, Backend: b},
-			{Name: "help", Methods: []string{"GET"}, Path: "/index.php", Query: map[string]string{"action": "help"}, Pass: true, Backend: b},
+			{Name: "create", Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"action": {"create"}}, OtherMethods: true, Backend: b},
+			{Name: "help", Methods: []string{"GET"}, Path: "/index.php", Query: map[string][]string{"action": {"help"}}, Pass: true, Backend: b},
 		}
 		for i := range rules {
 			rules[i].FrontControllers = []string{"/index.php", "/app/index.php"}

@@ -5,26 +5,56 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // selector is a parameter that a rule matches by.
 type selector struct {
-	name, value string
-	folded      string // the name as backends may fold it
-	foldedValue string
-	guards      bool // the rule does not exempt requests
+	name   string
+	values []string // one of which the query has, as written
+	folded string   // the name as backends may fold it
+	near   []string // the values as backends may fold them
+	guards bool     // the rule does not exempt requests
 }
 
 // compileQuery returns the rule's selectors, in the order of their names.
 func (r *Rule) compileQuery() (all []selector, err error) {
 	for _, name := range slices.Sorted(maps.Keys(r.Query)) {
-		value := r.Query[name]
-		if !isPlainName(name) || !isPlainName(value) {
-			return nil, fmt.Errorf("parameter %q=%q: names and values are letters, digits, _ and -", name, value)
+		s := selector{name: name, values: r.Query[name], folded: foldName(name), guards: !r.Pass}
+		if !isPlainName(name) || len(s.values) == 0 {
+			return nil, fmt.Errorf("parameter %q: a name is letters, digits, _ and -, and it has a value", name)
 		}
-		all = append(all, selector{name: name, value: value, folded: foldName(name), foldedValue: foldName(value), guards: !r.Pass})
+		for _, value := range s.values {
+			near := foldValue(value)
+			if near == "" || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' || c == '&' || c == ';' || c == '#' }) {
+				return nil, fmt.Errorf("parameter %q=%q: a value is visible ASCII without & ; and #, with a letter or digit in it", name, value)
+			}
+			s.near = append(s.near, near)
+		}
+		all = append(all, s)
 	}
 	return all, nil
+}
+
+// foldValue folds the value of a parameter into the form in which routers may confuse it with
+// another: they drop what a name of code cannot have (OpenCart drops all but letters, digits
+// and _ | / .), ignore case, and take one separator for another.
+func foldValue(value string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+			return c
+		}
+		return -1
+	}, foldCase(decodeName(value)))
+}
+
+// isNear reports whether a router may take a value for one of the selector's.
+func (s *selector) isNear(value string) bool {
+	if value == unreadable || slices.Contains(s.near, foldValue(value)) {
+		return true
+	}
+	cut, _, ended := strings.Cut(decodeName(value), "\x00") // it ends there in C
+	return ended && slices.Contains(s.near, foldValue(cut))
 }
 
 // isSelected reports whether a query has all of the rule's parameters, in their exact
@@ -40,9 +70,14 @@ func (r *compiled) isSelected(req *Request) bool {
 }
 
 func (s *selector) isIn(query string) bool {
+	return slices.ContainsFunc(s.values, func(value string) bool { return hasPair(query, s.name, value) })
+}
+
+// hasPair reports whether a query has a parameter with this value, both as written.
+func hasPair(query, name, value string) bool {
 	for list := parameters(query); ; {
-		name, value, ok := list.next()
-		if !ok || name == s.name && value == s.value {
+		n, v, ok := list.next()
+		if !ok || n == name && v == value {
 			return ok
 		}
 	}
@@ -53,7 +88,7 @@ func (s *selector) isIn(query string) bool {
 func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
 	for i := range r.selectors {
 		if s := &r.selectors[i]; folded == s.folded {
-			return true, name == s.name && value == s.value
+			return true, name == s.name && slices.Contains(s.values, value)
 		}
 	}
 	return false, false
@@ -71,38 +106,38 @@ func (t *Table) screenSelection(req Request, rule int) Match {
 	return s.screen()
 }
 
-// choice is the first value of a parameter that some rule matches by.
+// choice is the value of a parameter that some rule matches by.
 type choice struct{ folded, value string }
 
-// choose records such a parameter, and reports whether it is unambiguous. Every backend
-// must find the same value everywhere, and no rule may match by it without having matched.
+// choose records such a parameter, and reports whether every backend reads it alike. A value that
+// no router takes for one of a rule leads elsewhere, whichever of several counts.
 func (s *screening) choose(folded, name, value string, in Location) bool {
-	certain := isPlainName(name) && isPlainName(value)
+	certain := true
 	for i := range s.table.selectors {
 		sel := &s.table.selectors[i]
 		if sel.folded != folded {
 			continue
 		}
-		near := foldName(value) == sel.foldedValue && (value != sel.value || in != InQuery || !s.chosen && sel.guards)
-		if name != sel.name || near && !s.chose(folded, value) {
+		exact := in == InQuery && slices.Contains(sel.values, value) && (s.chosen || !sel.guards) && hasPair(s.query, name, value)
+		if name != sel.name || !exact && sel.isNear(value) && !slices.Contains(s.choices, choice{folded, value}) {
+			certain = false
+		}
+		if sel.guards && s.chosenOtherwise(folded, value, sel) {
 			certain = false
 		}
 	}
-	known := false
-	for _, c := range s.choices {
-		if c.folded == folded {
-			known, certain = true, certain && c.value == value
-		}
-	}
-	if in == InQuery && !known {
+	if in == InQuery {
 		s.choices = append(s.choices, choice{strings.Clone(folded), value})
 	}
 	return certain
 }
 
-// chose reports whether the query contains that choice.
-func (s *screening) chose(folded, value string) bool {
-	return slices.Contains(s.choices, choice{folded, value})
+// chosenOtherwise reports whether the query gives the parameter another value, and one of the two
+// may be taken for one of the selector's.
+func (s *screening) chosenOtherwise(folded, value string, sel *selector) bool {
+	return slices.ContainsFunc(s.choices, func(c choice) bool {
+		return c.folded == folded && c.value != value && (sel.isNear(value) || sel.isNear(c.value))
+	})
 }
 
 func (t *Table) isSelector(folded string) bool {

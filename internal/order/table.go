@@ -23,7 +23,9 @@ type Table struct {
 	plainNear bool
 
 	controllers []string   // paths at which parameters choose what runs, in lower case
+	chosen      []string   // those of rules that match by a parameter
 	orders      []compiled // the rules that read an order's ID
+	cookies     []string   // in which rules read an ID or a part
 	selectors   []selector // of all rules
 	methods     []string   // of the guarding rules
 
@@ -84,7 +86,7 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.anyCase.add(segments, i)
 		t.selectors = append(t.selectors, c.selectors...)
 		if len(c.selectors) > 0 && !strings.Contains(r.Path, "{") {
-			t.controllers = append(t.controllers, lower(withoutSlash(r.Path)))
+			t.chosen = append(t.chosen, lower(withoutSlash(r.Path)))
 		}
 		if r.Host != "" && !slices.Contains(t.hosts, r.Host) {
 			t.hosts = append(t.hosts, r.Host)
@@ -120,9 +122,15 @@ func NewTable(rules []Rule) (*Table, error) {
 		if len(c.IDs) > 0 {
 			t.orders = append(t.orders, c)
 		}
+		for i := range c.IDs {
+			if c.IDs[i].In == InCookie {
+				t.cookies = append(t.cookies, c.IDs[i].Name)
+			}
+		}
 	}
 	slices.Sort(t.methods)
 	t.methods = slices.Compact(t.methods)
+	t.controllers = append(t.controllers, t.chosen...)
 	slices.Sort(t.controllers)
 	t.controllers = slices.Compact(t.controllers)
 	for i := range t.rules {
@@ -242,7 +250,7 @@ func (t *Table) match(req Request) Match {
 		}
 	}
 	chooses := f.selecting < len(t.rules)
-	if !chooses && t.isPlain(path) && !t.plainNear && !t.isController(path) {
+	if !chooses && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
 	return t.screenUnmatched(req, path, chooses)

@@ -129,6 +129,14 @@ var backends = map[string]order.Backend{
 	config.BackendPHP:    order.PHP,
 }
 
+func queryOf(parameters map[string]config.QueryValues) map[string][]string {
+	query := make(map[string][]string, len(parameters))
+	for name, values := range parameters {
+		query[name] = values
+	}
+	return query
+}
+
 func orderRule(r config.Rule, parts []string) (order.Rule, error) {
 	rule := order.Rule{
 		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
@@ -137,7 +145,7 @@ func orderRule(r config.Rule, parts []string) (order.Rule, error) {
 		Pass:         r.Pass,
 		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
 		Backend:      backends[r.Backend],
-		Query:        r.Match.Query,
+		Query:        queryOf(r.Match.Query),
 		Nameless:     r.Create != nil && r.Create.Dedup != nil,
 		// Not nil: nil stands for the default.
 		FrontControllers: append([]string{}, r.FrontControllers...),

@@ -31,9 +31,9 @@ func TestPathsOfPHP(t *testing.T) {
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	rules := []order.Rule{
 		{Name: "path", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}}},
-		{Name: "script", Methods: []string{"POST"}, Path: "/index.php", Query: map[string]string{"action": "settle"}, IDs: []order.ID{{In: order.InQuery, Name: "id", Format: format}}},
+		{Name: "script", Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"action": {"settle"}}, IDs: []order.ID{{In: order.InQuery, Name: "id", Format: format}}},
 	}
-	root := order.Rule{Name: "root", Methods: []string{"POST"}, Path: "/", Query: map[string]string{"action": "settle"}, IDs: []order.ID{{In: order.InQuery, Name: "id", Format: format}}}
+	root := order.Rule{Name: "root", Methods: []string{"POST"}, Path: "/", Query: map[string][]string{"action": {"settle"}}, IDs: []order.ID{{In: order.InQuery, Name: "id", Format: format}}}
 	var tables []*order.Table
 	for _, backend := range []order.Backend{order.Strict, order.PHP} {
 		for _, set := range [][]order.Rule{rules, append([]order.Rule{root}, rules...), {root}} {
