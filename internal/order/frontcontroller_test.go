@@ -62,7 +62,7 @@ func TestFrontController(t *testing.T) {
 		{"of no order", "GET", "/index.php?action=login", nil, "", ""},
 		{"another order's action", "GET", "/index.php?action=cancel&id=42", nil, "", ""},
 		{"another method", "GET", "/index.php?action=settle&id=42", nil, "", "other_method"},
-		{"a lookup by another method", "POST", "/index.php?action=show&id=42", nil, "", ""},
+		{"a lookup by another method", "POST", "/index.php?action=show&id=42", nil, "", "front_controller"},
 		{"the folder", "POST", "/?action=settle&id=42", nil, "", "path_near"},
 		{"a path behind the script", "POST", "/index.php/x?action=settle&id=42", nil, "", "path_near"},
 		{"the script escaped", "POST", "/index%2ephp?action=settle&id=42", nil, "", "path_near"},
@@ -222,7 +222,8 @@ func TestRoutes(t *testing.T) {
 		{"in multipart", "POST", "/index.php?route=common/home", multi, strings.NewReplacer("%s", "route", "x\r", "payment/cod.confirm\r").Replace(part), "parameter_alias"},
 		{"in a cookie", "POST", "/index.php?order_id=42", cookie("route=payment/cod.confirm"), "", "cookie_alias"},
 		{"with semicolons", "POST", "/index.php?a=b;route=payment/cod.confirm", nil, "", "parameter_alias"},
-		{"a cookie of the other rule", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESSID=43"), "", "42"},
+		{"a cookie of the other rule", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESSID=4a3"), "", "42"},
+		{"such a cookie with the ID of another order", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESSID=43"), "", "cookie_alias"},
 		{"such a cookie with a page", "GET", "/index.php?route=common/home", cookie("OCSESSID=43"), "", ""},
 		{"the rule of the cookie", "POST", "/index.php?route=checkout/confirm", cookie("OCSESSID=43"), "", "43"},
 		{"another spelling of that cookie", "POST", "/index.php?route=payment/cod.confirm&order_id=42", cookie("OCSESS.ID=43"), "", "cookie_alias"},
@@ -232,7 +233,7 @@ func TestRoutes(t *testing.T) {
 			table, err := NewTable([]Rule{
 				{Name: "lookup", Methods: []string{"GET"}, Path: "/index.php", Query: route("account/order.info", "account%2Forder.info"), IDs: at(InQuery, "order_id"), OtherMethods: true, Backend: b},
 				{Name: "pay", Methods: []string{"POST"}, Path: "/index.php", Query: route("payment/cod.confirm"), IDs: at(InQuery, "order_id"), Backend: b},
-				{Name: "confirm", Methods: []string{"POST"}, Path: "/index.php", Query: route("checkout/confirm"), IDs: at(InCookie, "OCSESSID"), Backend: b},
+				{Name: "confirm", Methods: []string{"POST"}, Path: "/index.php", Query: route("checkout/confirm"), IDs: []ID{{In: InCookie, Name: "OCSESSID", Format: pattern("[0-9a-f]+", 64)}}, Backend: b},
 				{Name: "cancel", Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"route": {"api/order"}, "call": {"cancel"}}, IDs: at(InQuery, "order_id"), Backend: b},
 			})
 			if err != nil {

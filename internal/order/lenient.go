@@ -7,15 +7,16 @@ import (
 )
 
 // screenUnmatched checks a request that no rule matches literally. Chooses means that
-// parameters choose the code that runs at its path.
-func (t *Table) screenUnmatched(req Request, path string, chooses bool) Match {
+// parameters choose the code that runs at its path. Chosen means that they choose that of a rule,
+// for another method, of which a front controller knows nothing.
+func (t *Table) screenUnmatched(req Request, path string, chooses, chosen bool) Match {
 	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
 	}
-	if !chooses && !t.isController(path, t.controllers) {
+	if !chooses && !chosen && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
-	s := screening{table: t, req: &req, rule: -1, chosen: chooses, orders: !chooses && !t.isController(path, t.chosen)}
+	s := screening{table: t, req: &req, rule: -1, chosen: chooses || chosen, orders: chosen || !chooses && !t.isController(path, t.chosen)}
 	return s.screen()
 }
 

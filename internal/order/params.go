@@ -219,7 +219,7 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
 	isOwn := r.isAlias(folded, in)
 	made := &s.claim
-	if in == InCookie && !isOwn && slices.Contains(r.table.cookies, name) {
+	if in == InCookie && !isOwn && r.namesOther(name, value) {
 		return true // a browser sends it with every request
 	}
 	if !isOwn && !slices.Contains(r.foreign, folded) {
@@ -233,6 +233,18 @@ func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFa
 	}
 	*made = claim{folded: folded, value: value, in: in, own: made.own || isOwn, made: true}
 	return true
+}
+
+// namesOther reports whether only rules with formats of another kind read an ID from a cookie, and
+// its value is no ID of this rule: so it names something else, such as a session.
+func (r *compiled) namesOther(cookie, value string) bool {
+	formats := r.table.cookies[cookie]
+	return len(formats) > 0 && !slices.ContainsFunc(r.IDs, func(id ID) bool {
+		_, ok := id.Format.Canonical(value)
+		return ok || slices.ContainsFunc(formats, func(f Format) bool {
+			return f.Kind == id.Format.Kind || f.MaxNumber() != "" && id.Format.MaxNumber() != ""
+		})
+	})
 }
 
 // leadsToRule reports whether a text is a path that leads to a rule. A web server may

@@ -121,8 +121,8 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 	}
 	folded := foldName(name)
 	switch {
-	case in == InCookie && slices.Contains(t.cookies, name):
-		return NoReason // a browser sends it with every request
+	case in == InCookie && s.query == "" && t.cookies[name] != nil:
+		return NoReason // a browser sends it with every request, and nothing here chooses what runs
 	case t.isSelector(folded):
 		if !s.choose(folded, name, value, in) {
 			return alias

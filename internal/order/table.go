@@ -22,12 +22,12 @@ type Table struct {
 	// is in near as a folder, or near folds its upper-case letters.
 	plainNear bool
 
-	controllers []string   // paths at which parameters choose what runs, in lower case
-	chosen      []string   // those of rules that match by a parameter
-	orders      []compiled // the rules that read an order's ID
-	cookies     []string   // in which rules read an ID or a part
-	selectors   []selector // of all rules
-	methods     []string   // of the guarding rules
+	controllers []string            // paths at which parameters choose what runs, in lower case
+	chosen      []string            // those of rules that match by a parameter
+	orders      []compiled          // the rules that read an order's ID
+	cookies     map[string][]Format // in which rules read an ID or a part, with its formats
+	selectors   []selector          // of all rules
+	methods     []string            // of the guarding rules
 
 	hosts       []string // of the rules
 	ignoresCase bool     // some rule ignores case
@@ -63,7 +63,7 @@ type node struct {
 // error names the first unusable rule.
 func NewTable(rules []Rule) (*Table, error) {
 	t := &Table{
-		rules: make([]compiled, 0, len(rules)),
+		rules: make([]compiled, 0, len(rules)), cookies: make(map[string][]Format),
 		exact: tree{spell: asWritten}, anyCase: tree{spell: lower}, near: tree{spell: asWritten},
 	}
 	for i := range rules {
@@ -124,7 +124,8 @@ func NewTable(rules []Rule) (*Table, error) {
 		}
 		for i := range c.IDs {
 			if c.IDs[i].In == InCookie {
-				t.cookies = append(t.cookies, c.IDs[i].Name)
+				name := c.IDs[i].Name
+				t.cookies[name] = append(t.cookies[name], c.IDs[i].Format)
 			}
 		}
 	}
@@ -221,7 +222,7 @@ func (t *Table) Match(req Request) Match {
 func (t *Table) match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.screenUnmatched(req, path, false)
+		return t.screenUnmatched(req, path, false, false)
 	}
 	f := t.findExact(&req, path)
 	if bare, ok := withoutSession(path); ok && t.lenient.session {
@@ -253,7 +254,7 @@ func (t *Table) match(req Request) Match {
 	if !chooses && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
-	return t.screenUnmatched(req, path, chooses)
+	return t.screenUnmatched(req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0)
 }
 
 // sessionParameter carries a session in the links of a servlet container (Servlet 6.0, 7.1.3).
