@@ -204,6 +204,7 @@ func TestRoutes(t *testing.T) {
 		{"a page twice", "GET", "/index.php?route=common/home&route=common/other", nil, "", ""},
 		{"an action", "GET", "/index.php?route=common/home&action=x&r=y", nil, "", ""},
 
+		{"the default method", "POST", "/index.php?route=checkout/confirm.index", cookie("OCSESSID=4a3"), "", "parameter_alias"},
 		{"other letters", "POST", "/index.php?route=payment/COD.confirm&order_id=42", nil, "", "parameter_alias"},
 		{"another separator", "POST", "/index.php?route=payment/cod|confirm&order_id=42", nil, "", "parameter_alias"},
 		{"a letter that is dropped", "POST", "/index.php?route=payment/c%25od.confirm&order_id=42", nil, "", "parameter_alias"},

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 )
 
 // selector is a parameter that a rule matches by.
@@ -25,7 +25,7 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 			return nil, fmt.Errorf("parameter %q: a name is letters, digits, _ and -, and it has a value", name)
 		}
 		for _, value := range s.values {
-			near := foldValue(value)
+			near := foldValue(decodeName(value))
 			if near == "" || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' || c == '&' || c == ';' || c == '#' }) {
 				return nil, fmt.Errorf("parameter %q=%q: a value is visible ASCII without & ; and #, with a letter or digit in it", name, value)
 			}
@@ -38,23 +38,48 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 
 // foldValue folds the value of a parameter into the form in which routers may confuse it with
 // another: they drop what a name of code cannot have (OpenCart drops all but letters, digits
-// and _ | / .), ignore case, and take one separator for another.
+// and _ | / .), ignore case, take one separator for another, and run index by default.
 func foldValue(value string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsLetter(c) || unicode.IsDigit(c) {
+	folded := strings.Map(func(c rune) rune {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
 			return c
 		}
 		return -1
-	}, foldCase(decodeName(value)))
+	}, foldCase(value))
+	if short := strings.TrimSuffix(folded, "index"); short != "" {
+		return short
+	}
+	return folded
 }
 
-// isNear reports whether a router may take a value for one of the selector's.
+// isNear reports whether a router may take a value for one of the selector's, after as many
+// decodings as backends make.
 func (s *selector) isNear(value string) bool {
-	if value == unreadable || slices.Contains(s.near, foldValue(value)) {
+	if value == unreadable {
 		return true
 	}
-	cut, _, ended := strings.Cut(decodeName(value), "\x00") // it ends there in C
-	return ended && slices.Contains(s.near, foldValue(cut))
+	for range decodeRounds + 1 {
+		cut, _, _ := strings.Cut(value, "\x00") // it ends there in C
+		if slices.Contains(s.near, foldValue(value)) || slices.Contains(s.near, foldValue(cut)) || slices.Contains(s.near, foldValue(inASCII(value))) {
+			return true
+		}
+		decoded := unescape(strings.ReplaceAll(value, "+", " "))
+		if decoded == value {
+			break
+		}
+		value = decoded
+	}
+	return false
+}
+
+// inASCII drops the other characters, some of which fold into letters.
+func inASCII(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= utf8.RuneSelf {
+			return -1
+		}
+		return c
+	}, text)
 }
 
 // isSelected reports whether a query has all of the rule's parameters, in their exact
