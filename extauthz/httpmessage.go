@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -14,11 +15,11 @@ import (
 type httpReply struct {
 	status int
 	header http.Header
-	body   []byte
+	body   string // shared with the rule
 }
 
 func newHTTPReply(status int, body string, headers ...gate.Header) *httpReply {
-	r := &httpReply{status: status, header: make(http.Header), body: []byte(body)}
+	r := &httpReply{status: status, header: make(http.Header), body: body}
 	for _, h := range headers {
 		r.header.Set(h.Name, h.Value)
 	}
@@ -36,7 +37,7 @@ func misconfigured(status int, text string) *httpReply {
 func (r *httpReply) write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), r.header)
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // ignored: the proxy may have gone away
+	_, _ = io.WriteString(w, r.body) // ignored: the proxy may have gone away
 }
 
 // fields are the headers of an original request, names in lower case. They

@@ -68,7 +68,7 @@ func IsGRPCType(contentType string) bool {
 
 // PrepareGRPC is [Prepare] for the answers to gRPC calls.
 func PrepareGRPC[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
-	return Prepare(g, func(r Reply, v Verdict) (*T, error) { return encode(r.ForGRPC(v), v) })
+	return prepare(g, Reply.ForGRPC, encode)
 }
 
 // ForGRPC returns the answer in gRPC's form. The body is the message of the status. Envoy sends

@@ -151,3 +151,34 @@ func BenchmarkAnswered(b *testing.B) {
 		})
 	}
 }
+
+// TestPrepareOnce encodes a page for requests that cannot be read once, and not for each reason.
+func TestPrepareOnce(t *testing.T) {
+	policies := make([]gate.Policy, 2)
+	for i := range policies {
+		policies[i] = gate.Policy{
+			Rule:    order.Rule{Name: string(rune('a' + i)), Methods: []string{"GET"}, Path: "/" + string(rune('a'+i)) + "/{id}", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
+			Invalid: gate.Reply{Status: 400, ContentType: "text/html", Body: "<title>Page</title>"},
+			Lookup:  &gate.Lookup{Filter: &gatetest.Filter{}, Absent: gate.Reply{Status: 404, Body: "{}"}},
+		}
+	}
+	g, err := gate.New(policies, &gatetest.Recorder{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded := 0
+	all, err := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*gate.Reply, error) {
+		encoded++
+		return &r, nil
+	})
+	if err != nil || encoded > 5 { // absent; invalid and ambiguous, with 400; 413 and 431
+		t.Errorf("%d answers are encoded, error %v", encoded, err)
+	}
+	for _, replies := range all {
+		for r, reply := range replies {
+			if want, _, ok := policies[0].Reply(gate.Refusal(r)); ok && (reply == nil || reply.Status != want.Status || reply.Body != want.Body) {
+				t.Errorf("refusal %d is %+v, want %+v", r, reply, want)
+			}
+		}
+	}
+}

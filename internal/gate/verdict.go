@@ -173,10 +173,24 @@ func (p *Policy) unavailable() Reply {
 }
 
 // Prepare encodes, by rule, every answer that the gate's policies can give. An entry is nil
-// if its policy never gives that answer. The error is encode's first one, with the rule's
-// name.
+// if its policy never gives that answer. Equal answers are encoded once: a page for requests
+// that cannot be read is the answer for every reason. The error is encode's first one, with the
+// rule's name.
 func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
+	return prepare(g, func(r Reply, _ Verdict) Reply { return r }, encode)
+}
+
+// encoded identifies what a client gets.
+type encoded struct {
+	verdict       Verdict
+	status        int
+	grpc          GRPCStatus
+	headers, body string
+}
+
+func prepare[T any](g *Gate, form func(Reply, Verdict) Reply, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
 	all := make([][Refusals]*T, len(g.policies))
+	known := make(map[encoded]*T)
 	for i := range g.policies {
 		p := &g.policies[i]
 		for r := range Refusal(Refusals) {
@@ -184,10 +198,16 @@ func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusa
 			if !ok {
 				continue
 			}
+			reply = form(reply, verdict)
+			key := encoded{verdict, reply.Status, reply.GRPCStatus, fmt.Sprintf("%q", reply.Headers()), reply.Body}
+			if all[i][r] = known[key]; all[i][r] != nil {
+				continue
+			}
 			var err error
 			if all[i][r], err = encode(reply, verdict); err != nil {
 				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
 			}
+			known[key] = all[i][r]
 		}
 	}
 	return all, nil
