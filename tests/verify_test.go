@@ -1,8 +1,10 @@
 package tests
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,43 +28,80 @@ func readyText(t testing.TB, admin string) string {
 	return string(text)
 }
 
-// TestBackendDisprovesRefusals has a file of orders that was cut off. The backend has the rest.
+// TestBackendDisprovesRefusals has a file of orders that was cut off. The backend has the rest. It
+// says so by its status, or in JSON with status 200.
 func TestBackendDisprovesRefusals(t *testing.T) {
 	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer  string
+		json    bool
+		through func(string) string // of Envoy; nil: lookups go past ext_proc
+	}{
+		"status": {answer: "{done: [{status: 2xx}], absent: [{status: 404}]}"},
+		"json":   {answer: "{done: [{json: {code: 0}}], absent: [{json: {code: 404}}]}", json: true, through: allThroughProc(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newShortList(t, tc.json)
+			config := func(yaml string) string {
+				return "answer: " + tc.answer + "\n" + edit(t, bedtest.VerifyOff, "    verify: 1/1\n")(yaml)
+			}
+			s := newStack(t, settings{backend: d.addr(), orders: 50, gate: config, envoy: tc.through})
+			other := s.second(settings{backend: d.addr(), orders: 50, gate: config, envoy: tc.through})
+			if a := s.must(http.MethodGet, "/orders/50", ""); a.status != 200 {
+				t.Errorf("order 50: %d", a.status)
+			}
+			made := s.must(http.MethodGet, "/orders/900", "")
+			if d.missed("unknown") != 1 {
+				t.Errorf("the backend was asked %d times", d.missed("unknown"))
+			}
+			if *attachment == asModule || tc.through != nil { // otherwise the answer is the backend's
+				made.want(t, 404, "absent")
+				if made.body != `{"error":"order not found"}` || made.header.Get("content-type") != "application/json" {
+					t.Errorf("a sample shows by its answer: %v, %s", made.header, made.body)
+				}
+			}
+			s.must(http.MethodGet, "/orders/60", "").want(t, 200, "")
+			bedtest.Eventually(t, "the backend's answers count", func() bool {
+				return s.number(verifyMetric("backend", "absent")) >= 1 && s.number(verifyMetric("backend", "exists")) == 1
+			})
+			for _, s := range []*stack{s, other} {
+				bedtest.Eventually(t, "the filter is unknown", func() bool {
+					return s.number(`ordergate_filter_state{filter="orders",state="unknown"}`) == 1
+				})
+				text := readyText(t, s.GateAddr(s.gate, "admin"))
+				if !strings.Contains(text, `order \"60\" exists by the backend's answer to rule order-lookup`) {
+					t.Errorf("/readyz: %s", text)
+				}
+				asked := d.missed("unknown")
+				for range 8 { // more than are sampled in a second
+					s.must(http.MethodGet, "/orders/901", "")
+				}
+				if n := d.missed("unknown") - asked; n != 8 {
+					t.Errorf("%d of 8 lookups passed an unknown filter", n)
+				}
+			}
+		})
+	}
+}
+
+// newShortList is newDatabase with 100 orders. It may say in JSON that there is no such order.
+func newShortList(t *testing.T, inJSON bool) *database {
 	d := newDatabase(t, 100)
-	declared := func(yaml string) string {
-		return "answer: {done: [{status: 2xx}], absent: [{status: 404}]}\n" + yaml
+	if !inJSON {
+		return d
 	}
-	s := newStack(t, settings{backend: d.addr(), orders: 50, gate: both(declared, filterOf("capacity: 1000; verify: 1/1"))})
-	s.must(http.MethodGet, "/orders/50", "").want(t, 200, "")
-	made := s.must(http.MethodGet, "/orders/900", "")
-	if made.status != 404 || d.missed("unknown") != 1 {
-		t.Errorf("got %d, and the backend was asked %d times", made.status, d.missed("unknown"))
-	}
-	if *attachment == asModule {
-		made.want(t, 404, "absent")
-		if made.body != `{"error":"order not found"}` {
-			t.Errorf("a sample shows by its answer: %s", made.body)
+	byStatus := d.Config.Handler
+	d.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		byStatus.ServeHTTP(answer, r)
+		code := 0
+		if answer.Code != 200 {
+			code = answer.Code
 		}
-	}
-	s.must(http.MethodGet, "/orders/60", "").want(t, 200, "")
-	bedtest.Eventually(t, "the backend's answers count", func() bool {
-		return s.number(verifyMetric("backend", "absent")) >= 1 && s.number(verifyMetric("backend", "exists")) == 1
+		w.Header().Set("content-type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"code":%d}`, code)
 	})
-	admin := s.GateAddr(s.gate, "admin")
-	bedtest.Eventually(t, "the filter is unknown", func() bool {
-		return s.number(`ordergate_filter_state{filter="orders",state="unknown"}`) == 1
-	})
-	if text := readyText(t, admin); !strings.Contains(text, `order \"60\" exists by the backend's answer to rule order-lookup`) {
-		t.Errorf("/readyz: %s", text)
-	}
-	asked := d.missed("unknown")
-	for range 8 { // more than are sampled in a second
-		s.must(http.MethodGet, "/orders/901", "").want(t, 404, "")
-	}
-	if n := d.missed("unknown") - asked; n != 8 {
-		t.Errorf("%d of 8 lookups passed an unknown filter", n)
-	}
+	return d
 }
 
 // TestTableDisprovesRefusals has a table that gets a row behind the rows that were read, past

@@ -243,6 +243,7 @@ func (v *verifier) judge(ctx context.Context) {
 			v.end(s, metrics.VerifyExists)
 			v.log.Error("an order was refused although it exists: the filter is unknown until it has the order", "order", s.id, "check", s.source())
 			v.loader.Disprove(ctx, s.id, s.text())
+			return // one doubt is enough: its reading may bring the others
 		case !s.shown && s.isSuspected():
 			v.suspect(s)
 		}

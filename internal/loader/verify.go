@@ -133,7 +133,7 @@ func (t *Tables) Close() {
 // VerifyAfter returns the longest time until an order that was created past ordergate is in a
 // filter, or the filter answers Unknown. An order that is absent for longer was lost.
 func VerifyAfter(c *config.Config, filter string) time.Duration {
-	after := recheckAfter
+	after := max(recheckAfter, c.Filters[filter].StaleAfter) // a follower that hangs
 	for _, name := range c.Filters[filter].Sources {
 		if s := c.Sources[name]; s.Follow == config.FollowPoll {
 			after = max(after, recheckAfter+2*s.Every)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -212,12 +213,20 @@ func WithLongWindow(tb testing.TB, gate string) string {
 	return gate
 }
 
-// GateExample returns ordergate's example, with a [LongWindow]; see [testbed.Bed.GateExample].
+// VerifyOff is in the filter of GateExample: a test counts on each refusal.
+const VerifyOff = "    verify: off\n"
+
+// GateExample returns ordergate's example, with a [LongWindow] and [VerifyOff]; see
+// [testbed.Bed.GateExample].
 func (b *Bed) GateExample(redis, ids string) string {
 	b.tb.Helper()
 	text, err := b.Bed.GateExample(redis, ids)
 	Check(b.tb, err)
-	return WithLongWindow(b.tb, text)
+	before, after, found := strings.Cut(WithLongWindow(b.tb, text), "    capacity:")
+	if !found {
+		b.tb.Fatal("the filter of the example has no capacity")
+	}
+	return before + VerifyOff + "    capacity:" + after
 }
 
 // Gate starts an ordergate and waits until it is ready; see
