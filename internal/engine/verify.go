@@ -26,7 +26,7 @@ const (
 	// maxUnanswered bounds the lookups in a row that go on to the backend although ordergate has
 	// seen no answer of it: Envoy may not show any.
 	maxUnanswered = 20
-	// maxSuspects bounds the orders of one filter that wait for their second check.
+	// maxSuspects bounds the orders of one filter and check that wait for their second check.
 	maxSuspects = 64
 	// suspectTime is how long an order stays suspect if nothing proves it.
 	suspectTime = time.Hour
@@ -214,7 +214,16 @@ func (v *verifier) add(s suspect) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	known, is := v.suspects[s.id]
-	if !is && len(v.suspects) < maxSuspects || is && known.check == metrics.VerifyBackend && s.check == metrics.VerifyTable {
+	if is && (known.check == s.check || s.check == metrics.VerifyBackend) {
+		return
+	}
+	alike := 0
+	for _, other := range v.suspects {
+		if other.check == s.check {
+			alike++
+		}
+	}
+	if alike < maxSuspects {
 		v.suspects[s.id] = s
 	}
 }
@@ -279,10 +288,9 @@ func (s *suspect) proves() bool {
 	return s.check == metrics.VerifyTable || s.rule.declared && s.rule.absences.Load() > 0
 }
 
-// isSuspected reports whether the backend would answer differently if the order did not exist.
-func (s *suspect) isSuspected() bool {
-	return s.rule.declared || s.rule.absences.Load() >= shownAbsences
-}
+// isSuspected reports whether the backend has shown that it answers differently if an order does not
+// exist.
+func (s *suspect) isSuspected() bool { return s.rule.absences.Load() >= shownAbsences }
 
 // source names the check.
 func (s *suspect) source() string {
