@@ -38,6 +38,9 @@ func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
 	path := "sources." + name
 	if len(s.Rows) == 0 {
 		l.result.Samples = append(l.result.Samples, path+": "+where+" has no rows")
+		if !l.config.Sources[name].Live() {
+			l.result.Notes = append(l.result.Notes, config.Violation{Path: path + ".path", Message: where + " has no orders: ordergate refuses every order that it has not learned"})
+		}
 		return
 	}
 	usable := make([]source.SampleRow, 0, len(s.Rows))

@@ -78,6 +78,7 @@ func (u *Loader) Reload(ctx context.Context, source string) (read int64, err err
 		u.logSnapshot.waive(ctx) // a doubt that follows from it precedes the reading
 	}
 	u.awaitCurrentDoubts(ctx) // after waive: the log may have brought doubts by then
+	had := u.filter.Count()
 	err = reload(ctx, func(ctx context.Context, add func(id string) error) error {
 		into, flush := u.readInto(ctx, add)
 		counted := func(id string) error { read++; return into(id) }
@@ -91,6 +92,9 @@ func (u *Loader) Reload(ctx context.Context, source string) (read int64, err err
 		}
 		return flush()
 	})
+	if source == "" && err == nil && uint64(read) < had/2 {
+		u.logger.Warn("the sources have less than half of the orders that the filter has: was a file cut?", "read", read, "had", had)
+	}
 	return read, err
 }
 

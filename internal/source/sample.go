@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 
@@ -26,8 +25,7 @@ type Sample struct {
 // SampleRow is one row: its place, as "id = 7", and its ID, or the reason why it has none.
 type SampleRow struct{ Where, ID, Reason string }
 
-// Sample reads the oldest rows, the newest, and random ones between them where the cursor is a
-// number. Each query reads a few entries of the cursor's index.
+// Sample reads the oldest rows, the newest, and random ones between them. Each query reads a few entries of the cursor's index.
 func (t *Table) Sample(ctx context.Context) (Sample, error) {
 	var s Sample
 	err := t.withConn(ctx, func(c conn, l *layout) error {
@@ -74,14 +72,12 @@ func (l *layout) sample(ctx context.Context, c conn, s *Sample) error {
 		return nil
 	}
 	first, last := ends[0], ends[len(ends)/2]
-	from, errFrom := strconv.ParseInt(first.Cursor, 10, 64)
-	to, errTo := strconv.ParseInt(last.Cursor, 10, 64)
-	if errFrom != nil || errTo != nil || to <= from || to-from < 0 {
-		return nil
-	}
 	for range sampleRows {
 		behind := first // with its tie, which has the column's type
-		behind.Cursor = strconv.FormatInt(from+rand.Int64N(to-from), 10)
+		var ok bool
+		if behind.Cursor, ok = between(l.cursor.typ, first.Cursor, last.Cursor); !ok {
+			return nil
+		}
 		if err := read(l.pageQuery(Span{From: behind}, 1)); err != nil {
 			return err
 		}
