@@ -352,8 +352,14 @@ type Lock struct {
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 	// KeepFence is how long Redis keeps the last fence of a lock, and the counters of a
 	// semaphore: 24h to 87600h (ten years); 0: for ever. Default 0 for kind exclusive in
-	// format redisson, because Java continues counting from it; otherwise 24h.
+	// format redisson, because Java continues counting from it; otherwise 24h. Of a lock of
+	// settle.by: the longer one of lease and hold.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
+
+	SecretFile string `mapstructure:"secret_file"` // keys the hash in the key of a lock of settle.by; as that of a filter
+	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable
+	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both.
+	Secret Secret `mapstructure:"-" json:"-"`
 }
 
 // Quorum names the servers of a lock of kind quorum. They are single servers, independent of
@@ -544,6 +550,7 @@ type Learn struct {
 // Settle holds a lock around the call.
 type Settle struct {
 	Lock        string        `mapstructure:"lock"`
+	By          []Place       `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
 	Limit       *Limit        `mapstructure:"limit"`       // nil: none
 	Once        *Once         `mapstructure:"once"`        // the stored answer of the order; nil: none
 	Require     []Condition   `mapstructure:"require"`     // at most 16; all must hold, or the call is refused

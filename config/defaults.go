@@ -45,7 +45,7 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Filters[name] = f
 	}
 	for name, l := range c.Locks {
-		l.ensureDefaults(doc, join("locks", name))
+		l.ensureDefaults(doc, join("locks", name), c.IsBy(name))
 		c.Locks[name] = l
 	}
 	for i := range c.Rules {
@@ -215,7 +215,7 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 // locks, and counts on from the last fence.
 const leastFence = 24 * time.Hour
 
-func (l *Lock) ensureDefaults(doc *document, path string) {
+func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
 	fill(doc, path+".kind", &l.Kind, LockExclusive)
 	fill(doc, path+".format", &l.Format, FormatRedisson)
 	fill(doc, path+".key", &l.Key, "order:lock:{id}")
@@ -230,7 +230,10 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
 	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
-	if l.Kind != LockExclusive || l.Format != FormatRedisson {
+	switch {
+	case ofTokens:
+		fill(doc, path+".keep_fence", &l.KeepFence, l.fenceOfTokens())
+	case l.Kind != LockExclusive || l.Format != FormatRedisson:
 		fill(doc, path+".keep_fence", &l.KeepFence, leastFence)
 	}
 }
@@ -313,6 +316,9 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		fill(doc, path+".settle.max_hold", &s.MaxHold, defaultMaxHold)
 		fill(doc, path+".settle.max_in_flight", &s.MaxInFlight, 100)
 		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
+		for i := range s.By {
+			lowerHeader(&s.By[i].Header)
+		}
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
@@ -328,6 +334,9 @@ func (r *Rule) readsJSON() bool {
 			return true
 		}
 	}
+	if r.Settle != nil && slices.ContainsFunc(r.Settle.By, func(p Place) bool { return p.JSON != "" }) {
+		return true
+	}
 	return slices.ContainsFunc(r.IDs, inJSON) || r.Settle != nil && r.Settle.Limit != nil && inJSON(r.Settle.Limit.ID)
 }
 
@@ -341,7 +350,7 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".max_list", &id.MaxList, 100)
 	}
 	if id.JSON != "" || id.Form != "" {
-		fill(doc, path+".max_body", &id.MaxBody, 64<<10)
+		fill(doc, path+".max_body", &id.MaxBody, defaultIDBody)
 	}
 	fill(doc, path+".format", &id.Format, FormatDigits)
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits

@@ -92,6 +92,10 @@ const OnceAnswer = "answer"
 // follow.
 const OnceKeyPrefix = "ordergate:once:"
 
+// onceMeanwhile is how long the answer of a settlement with settle.by is stored. A call that waited
+// for this one to end asks for it within a few seconds.
+const onceMeanwhile = time.Minute
+
 const (
 	maxOnceBody = 1 << 20
 	maxOnceKeep = 8760 * time.Hour
@@ -192,6 +196,9 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	if o.Keep == 0 {
 		o.Keep = o.For
 	}
+	if r.IsBy() && !byKey {
+		o.Fingerprint, o.Keep, o.Scope = FingerprintBody, onceMeanwhile, OnceParts{}
+	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
 	statuses, fingerprint := []OnceStatus{"2xx"}, FingerprintNone
 	if byKey {
@@ -288,6 +295,9 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		if at := join(path, only.key); only.set || v.given(at) {
 			v.reject(at, "is for once with by: remove it")
 		}
+	}
+	if r.IsBy() {
+		v.onceOfTokens(path, o)
 	}
 	if v.given(path+".forget") || len(o.Forget) > 0 {
 		v.forget(path, o, r)

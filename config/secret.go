@@ -36,7 +36,7 @@ func (s Secret) Format(state fmt.State, _ rune) {
 // LogValue returns [Secret.String], so logs contain no secrets.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// readSecrets reads the token, and the secrets of filters and sources, from their files or
+// readSecrets reads the token, and the secrets of filters, locks and sources, from their files or
 // variables. It skips paths outside of o.Uses.
 func (c *Config) readSecrets(doc *document, o Options) {
 	if o.uses("listen.token_file") || o.uses("listen.token_env") {
@@ -46,6 +46,12 @@ func (c *Config) readSecrets(doc *document, o Options) {
 		if f, path := c.Filters[name], join("filters", name); o.uses(path) {
 			f.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", f.SecretFile, f.SecretEnv)
 			c.Filters[name] = f
+		}
+	}
+	for _, name := range sortedKeys(c.Locks) {
+		if l, path := c.Locks[name], join("locks", name); o.uses(path) {
+			l.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", l.SecretFile, l.SecretEnv)
+			c.Locks[name] = l
 		}
 	}
 	for _, name := range sortedKeys(c.Sources) {

@@ -7,10 +7,12 @@ import (
 )
 
 const (
-	maxIDs       = 8       // entries; the gate searches each request of the rule for each of them
-	maxIDList    = 1000    // IDs; one request looks up or locks each of them
-	maxIDBody    = 1 << 20 // bytes; the gate holds a body in memory while it reads it
-	maxJSONNames = 32      // in a path; half of the depth that a body may have
+	maxIDs    = 8       // entries; the gate searches each request of the rule for each of them
+	maxIDList = 1000    // IDs; one request looks up or locks each of them
+	maxIDBody = 1 << 20 // bytes; the gate holds a body in memory while it reads it
+
+	defaultIDBody = 64 << 10 // bytes
+	maxJSONNames  = 32       // in a path; half of the depth that a body may have
 )
 
 var (
@@ -41,7 +43,7 @@ func (v *validator) locationsOf(path string, id ID) []idLocation {
 // ids checks the entries of a rule without pass.
 func (v *validator) ids(path string, r Rule) {
 	at, n := path+".id", len(r.IDs)
-	needed := r.Create == nil && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
+	needed := r.Create == nil && !r.IsBy() && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
 	switch {
 	case n > maxIDs:
 		v.reject(at, "has %d entries: at most %d are allowed", n, maxIDs)

@@ -45,8 +45,19 @@ func (v *validator) lock(path, name string, l Lock) {
 	between(v, path+".lease", l.Lease, time.Second, time.Hour)
 	v.wait(path+".wait", l.Wait)
 	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)
-	if l.KeepFence != 0 {
-		between(v, path+".keep_fence", l.KeepFence, leastFence, 87600*time.Hour)
+	v.secret(path, "secret", l.SecretFile, l.SecretEnv)
+	isBy := v.config.IsBy(name)
+	switch at := path + ".keep_fence"; {
+	case isBy && l.KeepFence == 0 && v.given(at):
+		v.reject(at, "keeps each session's fence for ever, also of sessions that clients make up: remove it")
+	case l.KeepFence == 0, isBy && l.KeepFence == l.fenceOfTokens():
+	default:
+		between(v, at, l.KeepFence, leastFence, 87600*time.Hour)
+	}
+	for _, key := range []string{"secret_file", "secret_env"} {
+		if !isBy && v.given(join(path, key)) {
+			v.reject(join(path, key), "is for a lock of settle.by, whose key has a hash in it: remove it")
+		}
 	}
 	if hold := path + ".on_unknown_outcome.hold"; v.given(hold) || l.OnUnknownOutcome.Hold != l.Lease {
 		// The default is the lease, which has its own check.

@@ -142,6 +142,7 @@ func (v *validator) settle(path string, r *Rule) {
 	if v.required(path, "lock", s.Lock != "", "the name of a lock") {
 		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
 	}
+	v.by(path, r)
 	v.require(path, r)
 	v.reply(path+".busy", s.Busy)
 	v.reply(path+".unavailable", s.Unavailable)

@@ -239,7 +239,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
 		var err error
-		if policies[i], err = rules.Policy(r, c.PartOrder(&r), filters, locks); err != nil {
+		if policies[i], err = rules.Policy(r, c.PartOrder(&r), c.TokenSecret(&r), filters, locks); err != nil {
 			return nil, err
 		}
 	}

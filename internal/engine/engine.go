@@ -163,7 +163,7 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 	policies := make([]gate.Policy, 0, len(c.Rules))
 	locker := func(name string, r config.Rule) (gate.Locker, error) { return locks.Locker(ctx, name, r) }
 	for _, r := range c.Rules {
-		p, err := rules.Policy(r, c.PartOrder(&r), filters, locker)
+		p, err := rules.Policy(r, c.PartOrder(&r), c.TokenSecret(&r), filters, locker)
 		if err != nil {
 			return nil, err
 		}

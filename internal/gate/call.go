@@ -154,7 +154,7 @@ func (c *Call) prepareLocks(m order.Match, req order.Request) {
 	}
 	why := c.prepareOnce(m, req)
 	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
-		c.lockRequest.Stored = c.once.order.Name
+		c.lockRequest.Stored, c.lockRequest.Meanwhile = c.storedName(c.once.order), c.once.order.Meanwhile
 	}
 	if why == order.NoReason {
 		why = c.prepareConditions(req.Header)

@@ -27,6 +27,10 @@ type Once struct {
 	Name string        // of the stored answers beside the lock
 	Keep time.Duration // of a stored answer
 
+	// Meanwhile gives a stored answer only to equal requests that came before it was stored, and
+	// waited. For any other, the answer says nothing: it may be about another order.
+	Meanwhile bool
+
 	Stores  func(status int) bool // whether an answer of this status is stored
 	MaxBody int                   // the largest stored body, in bytes
 	Headers []string              // that are stored with it, in lower case

@@ -164,6 +164,15 @@ func (c *Call) isOfBatch(text string) bool {
 	return err == nil && r.Orders == c.once.orders
 }
 
+// storedName returns the name of the call's stored answers. Answers to different requests do not
+// meet if they are for equal ones that came meanwhile.
+func (c *Call) storedName(once *Once) string {
+	if once.Meanwhile {
+		return once.Name + "." + c.once.request
+	}
+	return once.Name
+}
+
 // AnswerPlace is where the answer of an earlier call may be stored.
 type AnswerPlace struct {
 	LockKey string // of the lock that it is beside
@@ -177,7 +186,7 @@ func (c *Call) AnswerPlaces() (places []AnswerPlace) {
 	}
 	if c.once != nil && c.once.order != nil && c.once.order.Name != "" {
 		for _, id := range c.lockRequest.IDs {
-			places = append(places, AnswerPlace{c.policy.Settle.Lock.Key(id), c.once.order.Name})
+			places = append(places, AnswerPlace{c.policy.Settle.Lock.Key(id), c.storedName(c.once.order)})
 		}
 	}
 	return places
@@ -271,7 +280,7 @@ func (c *Call) beforeStore() {
 		case change.result == OnceForgotten:
 			into.ForgetAnswers(change.once.Forget...)
 		default:
-			into.StoreAnswer(change.once.Name, change.text, change.brief, change.once.Keep)
+			into.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
 		}
 	}
 	if c.leaseDone != nil {

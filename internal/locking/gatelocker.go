@@ -74,7 +74,7 @@ func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, 
 				return nil, err
 			}
 		}
-		held, err := g.acquireLocks(short, request, until)
+		held, err := g.acquireLocks(short, request, start, until)
 		if err != nil {
 			slot.end()
 			if short.Err() != nil && ctx.Err() == nil {
@@ -123,7 +123,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 		g.unit.leave()
 		then(nil, forGate(err))
 	}
-	if locker.AcquireAsync(short, g.Key(request.IDs[0]), acquired, g.options(request)...) {
+	if locker.AcquireAsync(short, g.Key(request.IDs[0]), acquired, g.options(request, start)...) {
 		return true
 	}
 	cancel()
@@ -131,19 +131,22 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 	return false
 }
 
-func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption {
+func (g GateLocker) options(request gate.LockRequest, start time.Time) []redislock.AcquireOption {
+	stored := redislock.Stored(request.Stored)
+	if request.Meanwhile {
+		stored = redislock.StoredSince(request.Stored, start)
+	}
 	return []redislock.AcquireOption{
-		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose),
-		redislock.Stored(request.Stored),
+		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose), stored,
 	}
 }
 
-func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
+func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, start, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err
 	}
-	held, options := &heldLease{unit: g.unit}, append(g.options(request), redislock.Until(until))
+	held, options := &heldLease{unit: g.unit}, append(g.options(request, start), redislock.Until(until))
 	if len(request.IDs) == 1 {
 		held.Lease, err = locker.Acquire(ctx, g.Key(request.IDs[0]), options...)
 	} else {

@@ -165,8 +165,10 @@ func lockerOptions(use Use, c config.Lock) redislock.Options {
 		Wait: redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
 	}
 	if use.isOfKeys() {
-		opts.FencesUnused, opts.FenceLife = true, c.Lease
+		opts.FenceLife = c.Lease
 	}
+	// A lock of keys, or of sessions, has no row in a database whose fence would be compared.
+	opts.FencesUnused = use.isOfKeys() || c.OfTokens()
 	if c.Replicas != nil {
 		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
 	}

@@ -23,6 +23,7 @@ const (
 	Timestamped             // Digits, some of which are a date
 	Snowflake               // Digits, a number whose upper bits count milliseconds
 	Composed                // parts and an ID, see [ComposedOf]
+	Hashed                  // any token, such as a session; canonical as a keyed hash
 )
 
 // Format decides which texts are order IDs. It refuses everything else, and never trims or
@@ -45,6 +46,9 @@ type Format struct {
 	Shift int       // Snowflake: number of bits below the count
 
 	Composite *Composite // Composed
+
+	Key      string // Hashed: the secret of the hash
+	AsHeader bool   // Hashed: the token is in a header, and may have characters that are encoded elsewhere
 }
 
 // Layouts of a Timestamped ID that counts from 1970. The count has a fixed number of digits.
@@ -75,7 +79,7 @@ func CompilePattern(expr string) (*regexp.Regexp, error) {
 
 func (f *Format) check() error {
 	switch {
-	case f.Kind == UUID:
+	case f.Kind == UUID || f.Kind == Hashed:
 		return nil
 	case f.Kind == Composed:
 		return f.Composite.check()
@@ -92,8 +96,8 @@ func (f *Format) check() error {
 }
 
 // Canonical returns the only accepted spelling of an ID, or false if the text is not an ID.
-// It is idempotent and takes linear time. It allocates only for a UUID with upper-case
-// letters.
+// It takes linear time, and is idempotent but for Hashed. It allocates only for a UUID with
+// upper-case letters, and for Hashed.
 func (f *Format) Canonical(text string) (string, bool) {
 	switch f.Kind {
 	case Digits:
@@ -110,6 +114,8 @@ func (f *Format) Canonical(text string) (string, bool) {
 		return text, ok
 	case Composed:
 		return f.Composite.canonical(text)
+	case Hashed:
+		return f.hash(text)
 	}
 	return "", false
 }
@@ -192,7 +198,7 @@ func (f *Format) isNumber(text string) bool {
 // declares that the backend treats IDs as text.
 func (f *Format) MaxNumber() string {
 	switch {
-	case f.Kind == UUID || f.Kind == Pattern || f.Kind == Composed:
+	case f.Kind == UUID || f.Kind == Pattern || f.Kind == Composed || f.Kind == Hashed:
 		return ""
 	case f.Largest != "" || f.Max > len(largest):
 		return f.Largest

@@ -239,8 +239,11 @@ func withoutParts(id string) string { return id[len(Prefix(id)):] }
 
 // longest returns the length of the longest ID of the format, in bytes.
 func (f *Format) longest() int {
-	if f.Kind == UUID {
+	switch f.Kind {
+	case UUID:
 		return uuidBytes
+	case Hashed:
+		return hashedBytes
 	}
 	return f.Max
 }

@@ -46,6 +46,9 @@ func IsCanonical(ids ...config.ID) (func(text string) bool, error) {
 // Wanted describes the order IDs that a rule accepts, with their parts, as in
 // "TENANT/ORDER-ID (TENANT: a UUID; ORDER-ID: 1 to 19 digits without a leading zero)".
 func Wanted(c *config.Config, r *config.Rule) string {
+	if r.IsBy() {
+		return "the key of a lock, as locks list shows it: settle.by names no order"
+	}
 	var names, forms []string
 	for _, part := range c.PartOrder(r) {
 		name := strings.ToUpper(part)

@@ -23,9 +23,10 @@ import (
 type LocksOf func(name string, r config.Rule) (gate.Locker, error)
 
 // Policy compiles a rule of the file into a policy of the gate, with the filters and locks that
-// the rule names. Parts are those of [config.Config.PartOrder].
-func Policy(r config.Rule, parts []string, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
-	rule, err := orderRule(r, parts)
+// the rule names. Parts are those of [config.Config.PartOrder], and the secret is that of
+// [config.Config.TokenSecret].
+func Policy(r config.Rule, parts []string, secret config.Secret, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
+	rule, err := orderRule(r, parts, secret)
 	if err != nil {
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
@@ -97,6 +98,7 @@ func settle(r config.Rule, parts []string, locks LocksOf) (*gate.Settle, error) 
 	}
 	if o, _ := r.ByOrder(); o != nil {
 		s.Once = once(o)
+		s.Once.Meanwhile = r.IsBy()
 	}
 	return s, nil
 }
@@ -137,7 +139,7 @@ func queryOf(parameters map[string]config.QueryValues) map[string][]string {
 	return query
 }
 
-func orderRule(r config.Rule, parts []string) (order.Rule, error) {
+func orderRule(r config.Rule, parts []string, secret config.Secret) (order.Rule, error) {
 	rule := order.Rule{
 		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
 		IgnoreCase:   r.Match.Case == config.CaseInsensitive,
@@ -167,6 +169,9 @@ func orderRule(r config.Rule, parts []string) (order.Rule, error) {
 		}
 		rule.Parts = append(rule.Parts, order.Part{Name: name, ID: id})
 	}
+	if r.IsBy() {
+		addTokens(&rule, r.Settle, secret)
+	}
 	if r.Settle != nil && r.Settle.Limit != nil {
 		id, _, err := orderID(r.Settle.Limit.ID)
 		if err != nil {
@@ -184,6 +189,14 @@ var jsonTypes = map[string]order.JSONType{
 }
 
 func orderID(c config.ID) (id order.ID, placed bool, err error) {
+	if id, placed = located(c); placed {
+		id.Format, err = format(c)
+	}
+	return id, placed, err
+}
+
+// located returns an ID without its format; false: it is only in the backend's answer.
+func located(c config.ID) (id order.ID, placed bool) {
 	id.MaxBody, id.List, id.MaxList = c.MaxBody, c.List, c.MaxList
 	switch {
 	case c.Path != "":
@@ -199,10 +212,9 @@ func orderID(c config.ID) (id order.ID, placed bool, err error) {
 	case c.JSON != "":
 		id.In, id.Members, id.JSONType = order.InJSON, strings.Split(c.JSON, "."), jsonTypes[c.JSONType]
 	default:
-		return id, false, nil
+		return id, false
 	}
-	id.Format, err = format(c)
-	return id, true, err
+	return id, true
 }
 
 func format(c config.ID) (order.Format, error) {

@@ -29,7 +29,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 	}
 	left := time.Duration(notKnown)
 	if !l.waiters.occupied(key) {
-		a, err := l.try(ctx, key, owner, o.stored)
+		a, err := l.try(ctx, key, owner, o)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (l *Locker) await(ctx context.Context, v *waitLoop) (*Lease, error) {
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		a, err := l.try(ctx, s.queue.key, s.owner, s.opts.stored)
+		a, err := l.try(ctx, s.queue.key, s.owner, s.opts)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (l *Locker) reenterOne(ctx context.Context, key string, o AcquireOption) (p
 		return part{}, time.Time{}, nil
 	}
 	entry := l.newOwner()
-	a, err := l.reenter(ctx, key, o.present, entry, o.stored)
+	a, err := l.reenter(ctx, key, o.present, entry, o.storedBefore())
 	if !isStored(err) {
 		err = l.explain(key, err)
 	}

@@ -59,7 +59,7 @@ type acquisition struct {
 func (a *acquisition) try() {
 	a.asking = true
 	owner, asked := a.waiter.owner, time.Now()
-	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner, a.waiter.opts.stored), func(n int64, err error) {
+	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner, a.waiter.opts), func(n int64, err error) {
 		found := asStored(err)
 		if err == nil && n > 0 {
 			err = a.locker.unusable(a.ctx, asked)

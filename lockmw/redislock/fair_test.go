@@ -316,7 +316,7 @@ func TestFairAskedTwice(t *testing.T) {
 			return time.UnixMilli(int64(ms))
 		}
 		ask := func(owner string) {
-			if a, err := l.try(t.Context(), "k", owner, ""); err != nil || a.granted() {
+			if a, err := l.try(t.Context(), "k", owner, AcquireOption{}); err != nil || a.granted() {
 				t.Fatal(a, err)
 			}
 		}

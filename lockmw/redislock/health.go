@@ -166,7 +166,7 @@ func (l *Locker) Check(ctx context.Context, key string, stored ...string) error 
 // checkOnce takes and releases a lock, and looks for a stored answer by a name; "": for none.
 func (l *Locker) checkOnce(ctx context.Context, key, stored string) (granted bool, err error) {
 	owner := l.newOwner()
-	a, err := l.try(ctx, key, owner, stored)
+	a, err := l.try(ctx, key, owner, AcquireOption{stored: stored})
 	switch {
 	case isStored(err): // the script has read it
 		return true, nil

@@ -23,6 +23,8 @@ type Lease struct {
 	parts   []part        // in the order of their keys
 	single  [1]part       // the memory of parts, mostly
 
+	meanwhile bool // its stored answer is for callers that came meanwhile: see [StoredSince]
+
 	mu       sync.Mutex
 	lost     chan struct{} // closed when a part is lost; made by the first call of Lost
 	watch    func()        // called then; nil: nothing to call
@@ -54,7 +56,7 @@ type part struct {
 // newLease makes a lease of granted parts.
 func (l *Locker) newLease(owner string, o AcquireOption, asked time.Time, parts ...part) *Lease {
 	lease := &Lease{
-		locker: l, owner: owner, since: asked, maxHold: o.maxHold, request: o.request,
+		locker: l, owner: owner, since: asked, maxHold: o.maxHold, request: o.request, meanwhile: !o.since.IsZero(),
 		until: asked.Add(l.validity()),
 	}
 	if len(parts) == 1 {

@@ -102,7 +102,7 @@ func TestRepeatedQuestion(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		for range 2 {
-			a, err := l.try(t.Context(), "k", "me:1", "")
+			a, err := l.try(t.Context(), "k", "me:1", AcquireOption{})
 			if err != nil || !a.granted() {
 				t.Fatal("not granted", err)
 			}

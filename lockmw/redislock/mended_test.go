@@ -120,7 +120,7 @@ func TestDeadCrowd(t *testing.T) {
 	l := newLocker(t, c, Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}})
 	held := acquire(t, l, "k")
 	for i := range 4 {
-		if a, err := l.try(t.Context(), "k", fmt.Sprint("dead:", i), ""); err != nil || a.granted() {
+		if a, err := l.try(t.Context(), "k", fmt.Sprint("dead:", i), AcquireOption{}); err != nil || a.granted() {
 			t.Fatal(a, err)
 		}
 	}

@@ -137,7 +137,7 @@ func (l *Locker) onOne(ctx context.Context, n *node, c *redisbatch.ScriptCall) (
 // the lock in time, what was granted is given back everywhere.
 func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	asked, owner := time.Now(), l.newOwner()
-	answers, errs, settled := l.onAll(ctx, func(*node) *redisbatch.ScriptCall { return l.acquireCall(key, owner, "") })
+	answers, errs, settled := l.onAll(ctx, func(*node) *redisbatch.ScriptCall { return l.acquireCall(key, owner, AcquireOption{}) })
 	granted, fence, left := 0, int64(0), time.Duration(notKnown)
 	for i, n := range answers {
 		if errs[i] != nil {

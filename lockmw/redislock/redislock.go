@@ -155,6 +155,7 @@ type AcquireOption struct {
 	present string
 	request string
 	stored  string
+	since   time.Time // of stored; zero: any
 	until   time.Time // zero: the Locker's wait decides
 }
 
@@ -195,13 +196,21 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 			o.request = add.request
 		}
 		if add.stored != "" {
-			o.stored = add.stored
+			o.stored, o.since = add.stored, add.since
 		}
 		if !add.until.IsZero() {
 			o.until = add.until
 		}
 	}
 	return o
+}
+
+// storedBefore returns the name of a stored answer of any age; "": none counts.
+func (o AcquireOption) storedBefore() string {
+	if !o.since.IsZero() {
+		return ""
+	}
+	return o.stored
 }
 
 // Acquire takes the lock at key and returns its lease. It blocks until then,

@@ -58,7 +58,7 @@ func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*red
 		if at, err := c.MasterForKey(t.Context(), jam); err != nil || at != node {
 			continue
 		}
-		send(l.acquireCall(jam, l.newOwner(), ""))
+		send(l.acquireCall(jam, l.newOwner(), AcquireOption{}))
 		bedtest.Receive(t, "a batch", blocked)
 		jams++
 	}
@@ -104,12 +104,12 @@ func TestConfirmedAfterAMove(t *testing.T) {
 		{"hold", func(held *Lease, _ string) error { return held.Hold(t.Context(), "a test") }},
 		{"release beside an acquire", func(held *Lease, free string) error {
 			return m.inOneBatch(t, l, free,
-				l.releaseCall(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireCall(free, l.newOwner(), ""))
+				l.releaseCall(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireCall(free, l.newOwner(), AcquireOption{}))
 		}},
 		{"many at once", func(_ *Lease, free string) error {
 			calls := make([]*redisbatch.ScriptCall, redisbatch.MinScripts)
 			for i := range calls {
-				calls[i] = l.acquireCall(fmt.Sprint(free, i), l.newOwner(), "")
+				calls[i] = l.acquireCall(fmt.Sprint(free, i), l.newOwner(), AcquireOption{})
 			}
 			before := mapsRead(t, c)
 			err := m.inOneBatch(t, l, free, calls...)

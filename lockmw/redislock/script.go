@@ -26,6 +26,7 @@ type scripts struct {
 
 	// The same for calls whose answers are stored (stored.go), of kinds with one holder.
 	acquireStored, acquireAllStored, reenterStored *redisbatch.Script
+	acquireSince, storeSince                       *redisbatch.Script
 	store, forget, suspend, restore                *redisbatch.Script
 }
 
@@ -41,6 +42,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 	}
 	if !kind.shared() {
 		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored_inner", "reenter")
+		s.acquireSince, s.storeSince = of("stored_since", "acquire"), of("store_since", "release")
 		s.store, s.forget = of("store", "release"), of("forget", "release")
 		s.suspend, s.restore = of("suspend"), of("restore", "release")
 	}

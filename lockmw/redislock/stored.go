@@ -42,6 +42,17 @@ var errNoStore = errors.New("locks with several holders or servers have no store
 // looks for one too: the outer call may be another kind of call.
 func Stored(name string) AcquireOption { return AcquireOption{stored: name} }
 
+// StoredSince is Stored for answers that say nothing to later callers: only one that was stored
+// after this time counts. The lease's own answer replaces an older one. A caller that takes the
+// lock must have begun after the call before it has passed its answer on. Such answers are kept
+// for [KeptSince]. A call within a lease looks for none.
+func StoredSince(name string, since time.Time) AcquireOption {
+	return AcquireOption{stored: name, since: since}
+}
+
+// KeptSince is how long an answer for [StoredSince] is kept: its age is what is missing from it.
+const KeptSince = time.Minute
+
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
 func StoredKey(key, name string) string { return after(key, storedSuffix+":"+name) }
 
@@ -65,8 +76,12 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	if len(l.parts) > 1 {
 		first = l.locker.groups(l.keys())[0][0]
 	}
+	script := l.locker.scripts.store
+	if l.meanwhile {
+		script, keep = l.locker.scripts.storeSince, KeptSince
+	}
 	l.onRelease(&storing{
-		script: l.locker.scripts.store, names: []string{name},
+		script: script, names: []string{name},
 		text: text, brief: brief, first: first, keep: keep, since: time.Now(),
 	})
 }
@@ -152,7 +167,7 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 	}
 	owner := l.field(p.owner)
 	c.Text(owner).Text(n.publish).Text(Channel(l.opts.Kind, p.key)).Text(cmp.Or(p.entry, owner))
-	if s.script != l.scripts.store {
+	if s.script != l.scripts.store && s.script != l.scripts.storeSince {
 		c.Number(first)
 	} else {
 		text := s.brief
@@ -160,6 +175,9 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 			text = s.text
 		}
 		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
+		if s.script == l.scripts.storeSince { // its age is not to seem greater than it is
+			left += time.Millisecond - 1
+		}
 		c.Text(strconv.FormatInt(p.fence, 10) + " " + text).Number(left.Milliseconds())
 	}
 	c.Number(p.fence)

@@ -455,3 +455,50 @@ func TestForgottenUnderAnotherHolder(t *testing.T) {
 		}
 	}
 }
+
+// TestStoredSince has an answer that counts only for callers that came before it was stored.
+func TestStoredSince(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		for _, o := range []Options{{}, {Format: String}, {Kind: Fair}, {Kind: Write}} {
+			o.Wait = Wait{UpTo: 20 * time.Second}
+			l, other := newLocker(t, client, o), newLocker(t, client, o)
+			key := fmt.Sprint("k", o.Kind, o.Format)
+			for n := range 3 { // a later answer replaces an earlier one
+				first := acquire(t, l, key, StoredSince("pay", time.Now()))
+				found := make(chan error, 2)
+				time.Sleep(60 * time.Millisecond) // the answer before is older than these calls
+				for _, l := range []*Locker{l, other} {
+					go func() {
+						// Who came less than two milliseconds and a way to Redis before the answer acts anew.
+						_, err := l.Acquire(t.Context(), key, StoredSince("pay", time.Now().Add(-50*time.Millisecond)))
+						found <- err
+					}()
+				}
+				bedtest.Eventually(t, "both wait", func() bool { return l.Waiting()+other.Waiting() == 2 })
+				first.StoreAnswer("pay", fmt.Sprint("paid ", n), "", time.Hour)
+				release(t, first)
+				for range 2 {
+					if answer, ok := errors.AsType[*StoredAnswer](<-found); !ok || answer.Text != fmt.Sprint("paid ", n) {
+						t.Fatalf("%v: round %d: a waiter got %v", o, n, answer)
+					}
+				}
+				// A caller that comes now acts anew, on either side.
+				release(t, acquire(t, other, key, StoredSince("pay", time.Now())))
+			}
+			// An answer of a lease that was lost long ago replaces no later one.
+			lost := acquire(t, l, key, StoredSince("pay", time.Now()))
+			if err := client.Del(t.Context(), key).Err(); err != nil {
+				t.Fatal(err)
+			}
+			second := acquire(t, other, key, StoredSince("pay", time.Now()))
+			second.StoreAnswer("pay", "second", "", time.Minute)
+			release(t, second)
+			lost.StoreAnswer("pay", "lost", "", time.Minute)
+			_ = lost.Release(t.Context())
+			if texts, err := ReadStored(t.Context(), client, "pay", key); err != nil || texts[0].Text != "second" {
+				t.Errorf("%v: stored is %v, %v", o, texts, err)
+			}
+		}
+	})
+}

@@ -29,8 +29,8 @@ const notKnown = -1
 
 // try asks Redis once for a lock. After an error nothing stays taken: what may have been
 // granted is released.
-func (l *Locker) try(ctx context.Context, key, owner, stored string) (answer, error) {
-	if stored != "" && l.scripts.acquireStored == nil || stored != "" && len(l.nodes) > 1 {
+func (l *Locker) try(ctx context.Context, key, owner string, o AcquireOption) (answer, error) {
+	if o.stored != "" && (l.scripts.acquireStored == nil || len(l.nodes) > 1) {
 		return answer{}, errNoStore
 	}
 	if len(l.nodes) > 1 {
@@ -39,7 +39,7 @@ func (l *Locker) try(ctx context.Context, key, owner, stored string) (answer, er
 	// A lease is counted from before the call was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
-	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner, stored))
+	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner, o))
 	if found := asStored(err); found != nil {
 		return answer{}, found
 	}
@@ -77,19 +77,22 @@ func answerOf(n int64, asked time.Time) answer {
 	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
 }
 
-func (l *Locker) acquireCall(key, owner, stored string) *redisbatch.ScriptCall {
+func (l *Locker) acquireCall(key, owner string, o AcquireOption) *redisbatch.ScriptCall {
 	script := l.scripts.acquire
-	if stored != "" {
+	switch {
+	case o.stored != "" && !o.since.IsZero():
+		script = l.scripts.acquireSince
+	case o.stored != "":
 		script = l.scripts.acquireStored
 	}
 	c := redisbatch.NewCall(script, key).Key(FenceKey(key))
 	l.kindKeys(c, key)
-	if stored != "" {
-		c.Key(StoredKey(key, stored))
+	if o.stored != "" {
+		c.Key(StoredKey(key, o.stored))
 		c.MayAnswerText = true
 	}
 	c.Number(l.leaseArg).Text(l.field(owner))
-	if l.opts.FenceLife > 0 || l.opts.Kind == Fair || l.opts.Kind == Semaphore {
+	if l.opts.FenceLife > 0 || !o.since.IsZero() || l.opts.Kind == Fair || l.opts.Kind == Semaphore {
 		c.Number(l.lifeArg)
 	}
 	switch l.opts.Kind {
@@ -97,6 +100,9 @@ func (l *Locker) acquireCall(key, owner, stored string) *redisbatch.ScriptCall {
 		c.Number(l.waiterTimeoutArg)
 	case Semaphore:
 		c.Number(l.opts.Permits)
+	}
+	if !o.since.IsZero() {
+		c.Number(KeptSince.Milliseconds() - time.Since(o.since).Milliseconds() + 1)
 	}
 	c.Confirm = true
 	return c

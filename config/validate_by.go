@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Place is where a request has a token that is no order's, such as a session. Exactly one is set.
+type Place struct {
+	Cookie string `mapstructure:"cookie"`
+	Header string `mapstructure:"header"` // in any case; [Config.EnsureDefaults] makes it lower
+	Query  string `mapstructure:"query"`  // a parameter
+	Form   string `mapstructure:"form"`   // a field of an urlencoded body
+	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
+}
+
+// ID returns the place as that of an ID.
+func (p Place) ID() ID {
+	return ID{Cookie: p.Cookie, Header: p.Header, Query: p.Query, Form: p.Form, JSON: p.JSON, MaxBody: defaultIDBody}
+}
+
+// IsBy reports whether the rule settles by something that is no order.
+func (r *Rule) IsBy() bool { return r.Settle != nil && len(r.Settle.By) > 0 }
+
+// IsBy reports whether a lock of this name is by something that is no order.
+func (c *Config) IsBy(lock string) bool {
+	for i := range c.Rules {
+		if c.Rules[i].IsBy() && c.Rules[i].Settle.Lock == lock {
+			return true
+		}
+	}
+	return false
+}
+
+// TokenSecret returns what keys the hash in the lock's key of a rule with settle.by; "": nothing.
+func (c *Config) TokenSecret(r *Rule) Secret {
+	if !r.IsBy() {
+		return ""
+	}
+	return c.Locks[r.Settle.Lock].Secret
+}
+
+// OfTokens reports whether the lock is one of settle.by: only their fences may end so soon.
+func (l *Lock) OfTokens() bool { return 0 < l.KeepFence && l.KeepFence < leastFence }
+
+// fenceOfTokens returns how long the last fence of a lock stays that is by tokens: clients make
+// them up, and no database compares their fences.
+func (l *Lock) fenceOfTokens() time.Duration { return max(l.Lease, l.OnUnknownOutcome.Hold) }
+
+// by checks a settlement by something that is no order.
+func (v *validator) by(path string, r *Rule) {
+	at, s := path+".by", r.Settle
+	if len(s.By) == 0 {
+		if v.given(at) {
+			v.reject(at, "is empty: name a place, such as {cookie: SID}, or remove it")
+		}
+		return
+	}
+	if len(s.By) > maxParts {
+		v.reject(at, "has %d places: at most %d are allowed", len(s.By), maxParts)
+	}
+	rule := path[:len(path)-len(".settle")]
+	for _, only := range []struct {
+		key string
+		set bool
+	}{{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"lookup", r.Lookup != nil}, {"settle.limit", s.Limit != nil}, {"settle.require", len(s.Require) > 0}} {
+		if here := join(rule, only.key); only.set || v.given(here) {
+			v.reject(here, "is for an order, and settle.by names none: remove one of the two")
+		}
+	}
+	var earlier []idLocation
+	for i, p := range s.By[:min(len(s.By), maxParts)] {
+		here := fmt.Sprintf("%s[%d]", at, i)
+		places := v.locationsOf(here, p.ID())
+		if len(places) == 0 {
+			v.rejectMissing(here, idKeys[1:], "names no place: give exactly one of query, header, json, form, cookie")
+		}
+		v.location(here, places, r.Match.Path)
+		for _, p := range places {
+			for _, o := range earlier {
+				if mayBeTakenFor(p, o, r.Backend) {
+					v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: give another name", quote(p.name), quote(o.name), o.entry)
+				}
+			}
+		}
+		earlier = append(earlier, places...)
+	}
+	if forms, jsons := countBodies(earlier); forms > 0 && jsons > 0 {
+		v.reject(at, "has places in a form and in JSON: no request has both")
+	}
+	if _, defined := v.config.Locks[s.Lock]; !defined {
+		return
+	}
+	if parts := v.config.LockKey(s.Lock).Parts(); len(parts) > 0 {
+		v.reject(path+".lock", "%s has {%s} in its key, which is for orders: give settle.by a lock of its own", quote(s.Lock), parts[0])
+	}
+	for i := range v.config.Rules {
+		o := &v.config.Rules[i]
+		if !o.IsBy() && o.OrderLock() == s.Lock || o.Settle != nil && o.Settle.Limit != nil && o.Settle.Limit.Lock == s.Lock {
+			v.reject(path+".lock", "%s is also the lock of orders, in rule %s: give settle.by a lock of its own", quote(s.Lock), quote(o.Name))
+			return
+		}
+	}
+}
+
+// onceOfTokens checks the stored answers of a settlement that names no order: they are for calls
+// that came while the first one ran, and nothing else can be told.
+func (v *validator) onceOfTokens(path string, o *Once) {
+	for _, key := range []string{"keep", "name", "forget", "fingerprint", "scope", "duplicate", "mismatch"} {
+		if at := join(path, key); v.given(at) {
+			v.reject(at, "is for orders: with settle.by, the answer is for equal requests that came while the first one ran")
+		}
+	}
+}
