@@ -64,10 +64,11 @@ type identity struct {
 	kind, format, key string
 	servers           string
 	parts             string // in the key, by the rule that settles with the lock
+	secret            config.Secret
 }
 
 func identityOf(l config.Lock) identity {
-	i := identity{kind: l.Kind, format: l.Format, key: l.Key}
+	i := identity{kind: l.Kind, format: l.Format, key: l.Key, secret: l.Secret}
 	if l.Quorum != nil {
 		i.servers = strings.Join(slices.Sorted(slices.Values(l.Quorum.Addresses)), " ")
 	}
@@ -85,7 +86,7 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 			renewed[name] = true
 			for _, path := range config.Changes(onlyLock(name, before), onlyLock(name, c.Locks[name])) {
 				switch _, key, _ := strings.Cut(strings.TrimPrefix(path, "locks."), "."); key {
-				case "kind", "format", "key", "quorum", "quorum.addresses":
+				case "kind", "format", "key", "quorum", "quorum.addresses", "secret_file", "secret_env":
 					paths = append(paths, path)
 				}
 			}
@@ -153,6 +154,9 @@ func partsOf(c *config.Config, r *config.Rule) (text string) {
 		if r.Parts[name].Format == config.FormatUUID {
 			text += "uuid/"
 		}
+	}
+	if r.IsBy() {
+		text += fmt.Sprint("by ", r.Settle.By)
 	}
 	return text
 }
