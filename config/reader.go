@@ -220,9 +220,6 @@ func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string 
 	return values
 }
 
-// queryValuesType is the type of a parameter's values.
-var queryValuesType = reflect.TypeFor[QueryValues]()
-
 // queryType is the type of the parameters that a rule matches by. Their names keep their case.
 var queryType = reflect.TypeFor[map[string]QueryValues]()
 

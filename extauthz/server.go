@@ -29,6 +29,7 @@ type Server struct {
 	http           *staticReplies        // the same over HTTP
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
+	unattached     func(rule string) // see OnUnattached
 }
 
 // gateReplies is a gate with its prepared replies. A check uses one of them from its
@@ -44,7 +45,7 @@ type gateReplies struct {
 // NewServer returns a server that follows g's decisions. It returns an error for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler)}
+	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler), unattached: func(string) {}}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
@@ -63,6 +64,10 @@ func NewServer(g *gate.Gate) (*Server, error) {
 
 // LogTo logs refused requests at debug level. Call it before the first check.
 func (s *Server) LogTo(log *slog.Logger) { s.log = log }
+
+// OnUnattached has do called for each request that passes although it never reaches ext_proc, or is
+// refused for that. It must be quick. Call it before the first check.
+func (s *Server) OnUnattached(do func(rule string)) { s.unattached = do }
 
 // Use replaces the gate for all later checks. Its errors are those of [NewServer]; then the
 // previous gate stays. Calls must not overlap.
@@ -123,6 +128,9 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	d := replies.gate.Screen(ctx, c.request())
+	if !d.Refused && replies.gate.Unattached(&d) {
+		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name)
+	}
 	if d.Refused {
 		replies.gate.LogRefused(s.log, &d, c)
 		if d.GRPC {

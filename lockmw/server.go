@@ -128,6 +128,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	a, req := s.current.Load(), request(headers)
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
+	a.gate.Arrived(call.Decision.Rule)
 	if call.NeedsBody && !call.Decision.Refused {
 		pass.at = atBody
 		if call.HidesPath() {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
+	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -143,6 +143,13 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 		return nil, err
 	}
 	checks.LogTo(log)
+	unattached := recurring.New(log, slog.LevelError,
+		"requests of a rule pass ext_authz, and none reaches ext_proc: those that need a lock are refused, and those that create are doubts: "+engine.Unattached,
+		"no more requests fail to reach ext_proc")
+	checks.OnUnattached(func(rule string) {
+		m.NoteUnattached()
+		unattached.Note("rule", rule)
+	})
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, Logger: log,
 	})
@@ -151,7 +158,6 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 			log.Error("ext_authz keeps the earlier rules", "error", err)
 		}
 		brackets.Use(g)
-		warnOfGETRules(g, log)
 	})
 	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, keepaliveTimeout)})
 	pings := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: shortestPing, PermitWithoutStream: true})
@@ -161,10 +167,12 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	f := &adapters{
 		log:    log,
 		authz:  checks.NewGRPC(usual...),
-		proc:   grpc.NewServer(append(usual, grpc.MaxRecvMsgSize(maxMessage))...),
+		proc:   checks.NewGRPC(append(usual, grpc.MaxRecvMsgSize(maxMessage))...),
 		health: health.NewServer(),
 	}
+	// Each serves both, so that an Envoy whose clusters are swapped is right.
 	extproc.RegisterExternalProcessorServer(f.proc, brackets)
+	extproc.RegisterExternalProcessorServer(f.authz, brackets)
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
 	f.http = &http.Server{
@@ -178,21 +186,6 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	}
 	f.admin = m.AdminServer(f.draining.Load)
 	return f, nil
-}
-
-// warnOfGETRules logs each rule that creates or settles by GET or HEAD, or stores answers to these
-// methods. Envoy may be configured to skip ext_proc for them, as in the example.
-func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
-	for _, p := range g.Policies() {
-		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
-		switch {
-		case !reads:
-		case p.Create != nil || p.Settle != nil:
-			log.Warn("the rule creates or settles by GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
-		case p.Once != nil:
-			log.Warn("the rule stores the answers to GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
-		}
-	}
 }
 
 // listen opens all configured addresses. After an error it closes them.

@@ -44,6 +44,9 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
 		})
 	}
+	if m.unattached.isRecent() {
+		list = append(list, health.Condition{Name: "ext_proc", Reason: "requests that need ext_proc pass ext_authz, and none reaches it: " + Unattached})
+	}
 	if m.attributesMissing.isRecent() {
 		list = append(list, health.Condition{
 			Name: "response attributes", Reason: "Envoy does not report the origin of answers, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
@@ -68,6 +71,13 @@ func (l *recentEvent) isRecent() bool {
 }
 
 func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
+
+// Unattached says what has to be done so that requests reach ext_proc.
+const Unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET included"
+
+// NoteUnattached records that a request that needs ext_proc does not reach it. It is safe for
+// concurrent use.
+func (m *Engine) NoteUnattached() { m.unattached.note() }
 
 // BodyUnseen records that Envoy forwarded a request without sending the body that ordergate had
 // requested. It is safe for concurrent use.

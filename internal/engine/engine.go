@@ -47,6 +47,8 @@ type Engine struct {
 	checker       *redislock.Checker // of conditions; nil without redis
 	requirements  *requirements
 	bodiesMissing recentEvent // Envoy sent no body
+	// unattached: requests that need ext_proc do not reach it.
+	unattached recentEvent
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.

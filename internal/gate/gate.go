@@ -202,6 +202,8 @@ type Gate struct {
 	policies []Policy
 	record   Recorder
 	now      func() time.Time
+
+	attachments []attachment // by rule
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -218,7 +220,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{table: table, policies: policies, record: record, now: now}, nil
+	return &Gate{table: table, policies: policies, record: record, now: now, attachments: make([]attachment, len(policies))}, nil
 }
 
 func (p *Policy) check() error {

@@ -1,0 +1,69 @@
+package gate
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// attachment notices that the requests of a rule pass ext_authz, and that none reaches ext_proc:
+// Envoy's route skips it, or the chain lacks it. They would be settled without a lock, and their
+// new orders not learned.
+type attachment struct {
+	arrived atomic.Bool  // one has reached ext_proc
+	passed  atomic.Int64 // how many have passed ext_authz before
+	since   atomic.Int64 // when the first of these did, in ns since 1970
+	noticed atomic.Int64 // when the last one was noticed that may pass all the same
+}
+
+const (
+	// minUnattached is how many requests may be lost on their way, such as with their clients.
+	minUnattached = 3
+	// unattachedAfter is longer than a request takes from ext_authz to ext_proc.
+	unattachedAfter = 3 * time.Second
+	// retryUnattached is how often one request passes, to find out that Envoy is mended.
+	retryUnattached = 10 * time.Second
+)
+
+// Arrived reports that a request of the rule has reached ext_proc.
+func (g *Gate) Arrived(rule int) {
+	if rule >= 0 && !g.attachments[rule].arrived.Load() {
+		g.attachments[rule].arrived.Store(true)
+	}
+}
+
+// Unattached reports whether a request that ext_authz lets pass belongs to a rule whose requests
+// never reach ext_proc. It refuses those that need a lock, but for one now and then. A create
+// goes on, and is a doubt.
+func (g *Gate) Unattached(d *Decision) bool {
+	if d.Rule < 0 || g.attachments[d.Rule].arrived.Load() {
+		return false
+	}
+	p, a := &g.policies[d.Rule], &g.attachments[d.Rule]
+	if !p.HasCalls() || p.Observe {
+		return false
+	}
+	now := g.now()
+	if a.passed.Add(1) == 1 {
+		a.since.Store(now.UnixNano())
+	}
+	if a.passed.Load() <= minUnattached || now.UnixNano()-a.since.Load() < int64(unattachedAfter) {
+		return false
+	}
+	last := a.noticed.Load()
+	if now.UnixNano()-last >= int64(retryUnattached) && a.noticed.CompareAndSwap(last, now.UnixNano()) {
+		if create := p.Create; create != nil {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), CleanupTimeout)
+				defer cancel()
+				_ = create.Filter.MarkIncomplete(ctx, "creates do not reach ext_proc", time.Time{}) // it logs its errors
+			}()
+		}
+		return true
+	}
+	if p.Locks() {
+		d.Verdict, d.Refused = VerdictUnavailable, true
+		g.record.Decided(d.Rule, d.Action, d.Verdict, false, 0)
+	}
+	return true
+}
