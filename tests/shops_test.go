@@ -192,3 +192,68 @@ func TestSpringShop(t *testing.T) {
 	})
 	s.wantNoneOf("1700000900")
 }
+
+// TestFrontShop is docs/shops-php.md: one script for all pages, errors with status 200,
+// confirmations that name no order, and orders that no answer names.
+func TestFrontShop(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "front", "INSERT INTO shop_order (session_id) SELECT 'x' FROM seq_1_to_100;",
+		func(b *bedtest.Bed, db *testbed.MariaDB) *testbed.Shop { return b.FrontShop(db) })
+	const orderPage = "/index.php?route=account/order.info&order_id="
+	refused := func(n int) {
+		s.t.Helper()
+		a := s.must("GET", fmt.Sprint(orderPage, 9_000_000+n), "")
+		a.want(t, 200, "absent")
+		if a.header.Get("Content-Type") != "text/html" || !strings.Contains(a.body, "not found") {
+			t.Errorf("the page: %s %s", a.header.Get("Content-Type"), a.body)
+		}
+	}
+	for _, page := range []string{"/", "/index.php", "/index.php?route=common/home", "/?route=common/home", "/index.php?route=other/page&order_id=9"} {
+		s.must("GET", page, "").want(t, 200, "")
+	}
+	s.must("GET", orderPage+"2", "").want(t, 200, "")
+	atOnce(20, refused)
+	for _, path := range []string{"/?route=account/order.info&order_id=2", "/index.php?route=account/ord!er.info&order_id=2", "/index.php?route=account%2Forder.info&order_id=2", orderPage + "2&route=common/home"} {
+		s.must("GET", path, "").want(t, 400, "ambiguous")
+	}
+	s.must("GET", orderPage+"4294967298", "").want(t, 400, "invalid")
+
+	// Without a login no order is made, and refusals go on.
+	for i := range 20 {
+		s.must("GET", "/index.php?route=checkout/confirm", "").want(t, 302, "")
+		refused(100 + i)
+	}
+
+	// Two sessions confirm orders one after the other, each by several clicks at once.
+	confirm := []string{"/index.php?route=payment/cod.confirm", "/index.php?route=payment/cod!.confirm", "/?route=payment/cod.confirm", "/index.php?route=payment/c%6Fd.confirm"}
+	for range 2 {
+		session := s.must("GET", "/index.php?route=account/login", "").cookie()
+		for range 3 {
+			s.must("GET", "/index.php?route=checkout/confirm", "", "Cookie", session).want(t, 200, "")
+			order := s.count("SELECT max(order_id) FROM shop_order")
+			bedtest.Eventually(t, "the new order is known", func() bool {
+				return s.must("GET", fmt.Sprint(orderPage, order), "").verdict == ""
+			})
+			atOnce(12, func(i int) {
+				a := s.must("GET", confirm[i%len(confirm)], "", "Cookie", session)
+				success := a.status == 200 && strings.Contains(a.body, "success")
+				if i%len(confirm) == 0 && !success && a.verdict != "busy" || i%len(confirm) != 0 && (a.status != 400 || a.verdict != "ambiguous") {
+					t.Errorf("%s: %d %s %s", confirm[i%len(confirm)], a.status, a.verdict, a.body)
+				}
+			})
+			if n := s.count("SELECT count(*) FROM shop_order_history WHERE order_id = ?", order); n != 1 {
+				t.Errorf("order %d was confirmed %d times", order, n)
+			}
+		}
+	}
+
+	// The back office names the order.
+	atOnce(10, func(int) {
+		s.must("POST", "/index.php?route=api/order.history", "order_id=3", "Content-Type", "application/x-www-form-urlencoded")
+	})
+	if n := s.count("SELECT count(*) FROM shop_order_history WHERE order_id = 3"); n != 1 {
+		t.Errorf("order 3 was confirmed %d times", n)
+	}
+	refused(200)
+	s.wantNoneOf("order_id=9000")
+}

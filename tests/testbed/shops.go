@@ -133,7 +133,9 @@ func (b *Bed) javac(ctx context.Context, classes, source string, args ...string)
 	if err != nil {
 		return err
 	}
-	failed := func(err error, detail string) error { return fmt.Errorf("compiling %s: %w%s", filepath.Base(source), err, detail) }
+	failed := func(err error, detail string) error {
+		return fmt.Errorf("compiling %s: %w%s", filepath.Base(source), err, detail)
+	}
 	if err := os.MkdirAll(b.cache("java"), 0o755); err != nil {
 		return failed(err, "")
 	}
