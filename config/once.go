@@ -297,7 +297,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		}
 	}
 	if r.IsBy() {
-		v.onceOfTokens(path, o)
+		v.onceOfTokens(path)
 	}
 	if v.given(path+".forget") || len(o.Forget) > 0 {
 		v.forget(path, o, r)

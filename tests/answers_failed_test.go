@@ -107,8 +107,8 @@ func TestLookupsAnswered200(t *testing.T) {
 		case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"): // it would not be readable
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
-			defer z.Close()
 			_, _ = fmt.Fprintf(z, `{"resultCode":%d}`, map[bool]int{true: 200, false: 404}[exists])
+			_ = z.Close()
 			return
 		}
 		_, _ = fmt.Fprintf(w, `{"resultCode":%d}`, map[bool]int{true: 200, false: 404}[exists])

@@ -175,7 +175,7 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 			text = s.text
 		}
 		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
-		if s.script == l.scripts.storeSince { // its age is not to seem greater than it is
+		if s.script == l.scripts.storeSince {                     // its age is not to seem greater than it is
 			left += time.Millisecond - 1
 		}
 		c.Text(strconv.FormatInt(p.fence, 10) + " " + text).Number(left.Milliseconds())
