@@ -19,10 +19,11 @@ func TestDoubtOfAnUnknownKind(t *testing.T) {
 	if err := a.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: "later", Reason: "of a kind that nobody knows"}); err != nil {
 		t.Fatal(err)
 	}
-	bedtest.Eventually(t, "there is a doubt", func() bool { _, _, ok := a.filter.Doubts(); return ok })
-	if cure, reason, _ := a.filter.Doubts(); cure != filter.ByOperator {
-		t.Errorf("%q is cleared by %v", reason, cure)
-	}
+	// At the start there is another one for a while, which time clears.
+	bedtest.Eventually(t, "there is a doubt that an operator has to clear", func() bool {
+		cure, _, ok := a.filter.Doubts()
+		return ok && cure == filter.ByOperator
+	})
 }
 
 // TestDoubtOfAnotherOrdergate: a word that is good for another ordergate's order is not for

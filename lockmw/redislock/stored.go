@@ -50,7 +50,7 @@ func StoredSince(name string, since time.Time) AcquireOption {
 	return AcquireOption{stored: name, since: since}
 }
 
-// KeptSince is how long an answer for [StoredSince] is kept: its age is what is missing from it.
+// KeptSince is how long an answer for [StoredSince] is kept.
 const KeptSince = time.Minute
 
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
@@ -175,12 +175,15 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 			text = s.text
 		}
 		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
-		if s.script == l.scripts.storeSince {                     // its age is not to seem greater than it is
-			left += time.Millisecond - 1
+		if s.script == l.scripts.store {
+			text = strconv.FormatInt(p.fence, 10) + " " + text
 		}
-		c.Text(strconv.FormatInt(p.fence, 10) + " " + text).Number(left.Milliseconds())
+		c.Text(text).Number(left.Milliseconds())
 	}
 	c.Number(p.fence)
+	if s.script == l.scripts.storeSince {
+		c.Number(time.Since(s.since).Microseconds() + 1) // rounded up: it ended before its client saw it
+	}
 	c.Repeated = 1
 	return c
 }

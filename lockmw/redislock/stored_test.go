@@ -470,7 +470,7 @@ func TestStoredSince(t *testing.T) {
 				time.Sleep(60 * time.Millisecond) // the answer before is older than these calls
 				for _, l := range []*Locker{l, other} {
 					go func() {
-						// Who came less than two milliseconds and a way to Redis before the answer acts anew.
+						// Who came less than a way to Redis before the answer acts anew.
 						_, err := l.Acquire(t.Context(), key, StoredSince("pay", time.Now().Add(-50*time.Millisecond)))
 						found <- err
 					}()

@@ -102,7 +102,7 @@ func (l *Locker) acquireCall(key, owner string, o AcquireOption) *redisbatch.Scr
 		c.Number(l.opts.Permits)
 	}
 	if !o.since.IsZero() {
-		c.Number(KeptSince.Milliseconds() - time.Since(o.since).Milliseconds() + 1)
+		c.Number(time.Since(o.since).Microseconds())
 	}
 	c.Confirm = true
 	return c

@@ -1,11 +1,14 @@
--- Before an acquire: returns the stored answer of an earlier call if it was stored after the caller
--- came, and takes nothing. The age of an answer is what is missing from its time to live, so no
--- other clock takes part.
+-- Before an acquire: returns the stored answer of an earlier call if that call ended after the caller
+-- came, and takes nothing. Only the clock of Redis takes part.
 --
--- KEYS[#KEYS]  the stored answer, a string; the rest as in acquire.lua
--- ARGV[#ARGV]  the time to live of one that was stored when the caller came, ms, and one more: both
---              times are cut to milliseconds
+-- KEYS[#KEYS]  the stored answer of store_since.lua; the rest as in acquire.lua
+-- ARGV[#ARGV]  how long ago the caller came, microseconds
 -- returns  its text, if there is one
-if redis.call('pttl', KEYS[#KEYS]) >= tonumber(ARGV[#ARGV]) then
-  return redis.call('get', KEYS[#KEYS])
+local stored = redis.call('get', KEYS[#KEYS])
+local ended = stored and tonumber(string.match(stored, '^(%d+) '))
+if ended then
+  local t = redis.call('time')
+  if ended > t[1] * 1000000 + t[2] - ARGV[#ARGV] then
+    return stored
+  end
 end
