@@ -130,9 +130,10 @@ func (v *verifier) ofRule(name string, declared bool) gate.Verifier {
 	return &verifiedRule{verifier: v, name: name, declared: declared}
 }
 
-// Sample implements gate.Verifier.
+// Sample implements gate.Verifier. Without a declaration, what the backend answers proves nothing,
+// so no made-up ID reaches it.
 func (r *verifiedRule) Sample() bool {
-	return r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.allow() && r.unanswered.Add(1) <= maxUnanswered
+	return r.declared && r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.allow() && r.unanswered.Add(1) <= maxUnanswered
 }
 
 // Answered implements gate.Verifier.
