@@ -136,9 +136,8 @@ func (b *Bed) orders(ctx context.Context, kind string, p *Process, dataDir strin
 	return o, nil
 }
 
-// compileJava returns a directory with the classes of the Java service. Its
-// name has the hash of the source; it comes into being by a rename, so two
-// compilers at once do no harm.
+// compileJava returns a directory with the classes of the Java service. Its name has the hash of
+// the source.
 func (b *Bed) compileJava(ctx context.Context) (string, error) {
 	source := filepath.Join(b.root, "examples", "legacy", "java", "OrderService.java")
 	text, err := os.ReadFile(source)
@@ -146,7 +145,10 @@ func (b *Bed) compileJava(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("compiling the Java order service: %w", err)
 	}
 	classes := b.cache("java", fmt.Sprintf("%x", sha256.Sum256(text))[:16])
-	return classes, b.javac(ctx, classes, source)
+	if err := b.javac(ctx, classes, source); err != nil {
+		return "", fmt.Errorf("compiling the Java order service: %w", err)
+	}
+	return classes, nil
 }
 
 func ordersEnv(dataDir string, seed int) []string {

@@ -3,15 +3,10 @@ package testbed
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -103,45 +98,4 @@ func (b *Bed) redissonClasses(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("compiling the Redisson agent: %w", err)
 	}
 	return classes + string(filepath.ListSeparator) + filepath.Join(jars, "*"), nil
-}
-
-// compileWithJars returns a directory with the classes of the sources. Its name
-// has the hash of what goes in; it comes into being by a rename, so two compilers
-// at once do no harm.
-func (b *Bed) compileWithJars(ctx context.Context, name, jars string, sources []string) (string, error) {
-	hash := sha256.New()
-	fmt.Fprintln(hash, filepath.Base(jars)) // its name has a hash as well
-	for _, source := range sources {
-		text, err := os.ReadFile(source)
-		if err != nil {
-			return "", err
-		}
-		hash.Write(text)
-	}
-	classes := b.cache("java", fmt.Sprintf("%s-%x", name, hash.Sum(nil)[:8]))
-	if _, err := os.Stat(classes); err == nil {
-		return classes, nil
-	}
-	javac, err := lookPath("javac", "java")
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(b.cache("java"), 0o755); err != nil {
-		return "", err
-	}
-	work, err := os.MkdirTemp(b.cache("java"), "work-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(work) }() // what stays is only clutter
-	args := slices.Concat([]string{"--release", "17", "-proc:none", "-cp", filepath.Join(jars, "*"), "-d", work}, sources)
-	if out, err := exec.CommandContext(ctx, javac, args...).CombinedOutput(); err != nil {
-		first, _, _ := strings.Cut(string(out), "\n")
-		return "", fmt.Errorf("%w: %s", err, first)
-	}
-	// Whoever was first has the name; the classes are the same.
-	if err := os.Rename(work, classes); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	return classes, nil
 }

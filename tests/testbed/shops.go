@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,9 +76,9 @@ func (b *Bed) SpringShop(ctx context.Context, db *MariaDB) (*Shop, error) {
 	if _, err := os.Stat(jars); err != nil {
 		return nil, &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "shops"}
 	}
-	classes, err := b.compileShop(ctx, filepath.Join(source, "Shop.java"), jars)
+	classes, err := b.compileWithJars(ctx, "spring", jars, []string{filepath.Join(source, "Shop.java")})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compiling the shop: %w", err)
 	}
 	dir, err := os.MkdirTemp(b.dir, "shop-")
 	if err != nil {
@@ -111,47 +109,4 @@ func (b *Bed) shop(ctx context.Context, kind string, s *Shop, started *regexp.Re
 		return err
 	}
 	return b.launch(ctx, kind, s.Process)
-}
-
-// compileShop returns a directory with the classes of a source. Its name has the hash of what
-// goes in; it comes into being by a rename, so two compilers at once do no harm.
-func (b *Bed) compileShop(ctx context.Context, source, jars string) (string, error) {
-	text, err := os.ReadFile(source)
-	if err != nil {
-		return "", fmt.Errorf("compiling the shop: %w", err)
-	}
-	classes := b.cache("java", fmt.Sprintf("%x", sha256.Sum256(append(text, jars...)))[:16])
-	return classes, b.javac(ctx, classes, source, "-cp", filepath.Join(jars, "*"), "-parameters")
-}
-
-// javac compiles a source into a directory below .cache, unless it is there.
-func (b *Bed) javac(ctx context.Context, classes, source string, args ...string) error {
-	if _, err := os.Stat(classes); err == nil {
-		return nil
-	}
-	javac, err := lookPath("javac", "java")
-	if err != nil {
-		return err
-	}
-	failed := func(err error, detail string) error {
-		return fmt.Errorf("compiling %s: %w%s", filepath.Base(source), err, detail)
-	}
-	if err := os.MkdirAll(b.cache("java"), 0o755); err != nil {
-		return failed(err, "")
-	}
-	work, err := os.MkdirTemp(b.cache("java"), "work-")
-	if err != nil {
-		return failed(err, "")
-	}
-	defer func() { _ = os.RemoveAll(work) }() // what stays is only clutter
-	args = append([]string{"--release", "17", "-d", work}, append(args, source)...)
-	if out, err := exec.CommandContext(ctx, javac, args...).CombinedOutput(); err != nil {
-		first, _, _ := bytes.Cut(out, []byte("\n"))
-		return failed(err, ": "+string(first))
-	}
-	// Of two at once, the first has the name; the classes are the same.
-	if err := os.Rename(work, classes); err != nil && !errors.Is(err, fs.ErrExist) {
-		return failed(err, "")
-	}
-	return nil
 }
