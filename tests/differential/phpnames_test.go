@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"os/exec"
@@ -21,11 +22,22 @@ foreach (json_decode(stream_get_contents(STDIN)) as $query) {
 }
 echo json_encode($all, JSON_INVALID_UTF8_SUBSTITUTE);`
 
+// askPHP runs a script of PHP on a list, as JSON, and reads the list that it prints.
+func askPHP(t *testing.T, script string, list, into any) {
+	t.Helper()
+	bedtest.NeedProcesses(t)
+	in, err := json.Marshal(list)
+	bedtest.Check(t, err)
+	cmd := exec.CommandContext(t.Context(), program(t, "php", "php"), "-r", script)
+	cmd.Stdin = bytes.NewReader(in)
+	out, err := cmd.Output()
+	bedtest.Check(t, err)
+	bedtest.Check(t, json.Unmarshal(out, into))
+}
+
 // TestNamesOfPHP has PHP itself say what it makes of names, and holds the gate to it:
 // whatever PHP takes for order_id, or for another rule's id, is the order or refused.
 func TestNamesOfPHP(t *testing.T) {
-	bedtest.NeedProcesses(t)
-	php := program(t, "php", "php")
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	table, err := order.NewTable([]order.Rule{
 		{Methods: []string{"GET"}, Path: "/orders", IDs: []order.ID{{In: order.InQuery, Name: "order_id", Format: format}}, Backend: order.PHP},
@@ -55,14 +67,8 @@ func TestNamesOfPHP(t *testing.T) {
 	for i, name := range names {
 		queries[i] = []byte(name + "=42")
 	}
-	in, err := json.Marshal(queries)
-	bedtest.Check(t, err)
-	cmd := exec.CommandContext(t.Context(), php, "-r", namesOfPHP)
-	cmd.Stdin = strings.NewReader(string(in))
-	out, err := cmd.Output()
-	bedtest.Check(t, err)
 	var made [][]string
-	bedtest.Check(t, json.Unmarshal(out, &made))
+	askPHP(t, namesOfPHP, queries, &made)
 
 	counts := map[string]int{}
 	for i, name := range names {

@@ -1,9 +1,7 @@
 package differential
 
 import (
-	"encoding/json"
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -28,8 +26,6 @@ echo json_encode($all, JSON_INVALID_UTF8_SUBSTITUTE);`
 // TestRoutesOfPHP has PHP itself read queries by which a front controller chooses what it runs,
 // and holds the gate to it: what leads to the route of a rule is matched or refused.
 func TestRoutesOfPHP(t *testing.T) {
-	bedtest.NeedProcesses(t)
-	php := program(t, "php", "php")
 	id := []order.ID{{In: order.InQuery, Name: "order_id", Format: order.Format{Kind: order.Digits, Min: 1, Max: 19}}}
 	const ruled, other = "payment/cod.confirm", "checkout/confirm"
 	var tables []*order.Table
@@ -68,14 +64,8 @@ func TestRoutesOfPHP(t *testing.T) {
 		}
 		queries = append(queries, strings.Join(pairs, "&"))
 	}
-	in, err := json.Marshal(queries)
-	bedtest.Check(t, err)
-	cmd := exec.CommandContext(t.Context(), php, "-r", routesOfPHP)
-	cmd.Stdin = strings.NewReader(string(in))
-	out, err := cmd.Output()
-	bedtest.Check(t, err)
 	var routes [][]string
-	bedtest.Check(t, json.Unmarshal(out, &routes))
+	askPHP(t, routesOfPHP, queries, &routes)
 	counts, wrong := map[string]int{}, 0
 	for i, query := range queries {
 		to := ""

@@ -1,9 +1,7 @@
 package differential
 
 import (
-	"encoding/json"
 	"math/rand/v2"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,8 +24,6 @@ echo json_encode($all, JSON_INVALID_UTF8_SUBSTITUTE);`
 // a front controller that goes by parse_url finds no other order, whether it takes what
 // parse_url cannot read for the root or for a path.
 func TestPathsOfPHP(t *testing.T) {
-	bedtest.NeedProcesses(t)
-	php := program(t, "php", "php")
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	rules := []order.Rule{
 		{Name: "path", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}}},
@@ -64,14 +60,8 @@ func TestPathsOfPHP(t *testing.T) {
 		}
 		targets = append(targets, text)
 	}
-	in, err := json.Marshal(targets)
-	bedtest.Check(t, err)
-	cmd := exec.CommandContext(t.Context(), php, "-r", pathsOfPHP)
-	cmd.Stdin = strings.NewReader(string(in))
-	out, err := cmd.Output()
-	bedtest.Check(t, err)
 	var paths []any
-	bedtest.Check(t, json.Unmarshal(out, &paths))
+	askPHP(t, pathsOfPHP, targets, &paths)
 
 	settles := regexp.MustCompile(`^/+orders/+42/+settle/*$`)
 	counts, wrong := map[string]int{}, 0
