@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
@@ -48,7 +50,7 @@ type verifier struct {
 	log     *slog.Logger
 	problem *recurring.Problem // of tables
 
-	tableRate, backendRate rate
+	tableRate, backendRate *rate.Limiter
 	hasTables              atomic.Bool
 	refused                chan string  // for the tables
 	answered               chan suspect // for the filter
@@ -87,7 +89,8 @@ func (m *Engine) newVerifier(name string, l *loader.Loader) (*verifier, error) {
 	}
 	v := &verifier{
 		filter: name, oneIn: c.VerifyOneIn(), after: loader.VerifyAfter(m.config, name), loader: l, tables: tables, counts: counts, log: log,
-		problem: recurring.New(log, slog.LevelWarn, "refused orders cannot be looked up in their table", "refused orders are looked up in their table again"),
+		problem:   recurring.New(log, slog.LevelWarn, "refused orders cannot be looked up in their table", "refused orders are looked up in their table again"),
+		tableRate: rate.NewLimiter(maxVerified, maxVerified), backendRate: rate.NewLimiter(maxVerified, maxVerified),
 		refused: make(chan string, maxVerified), answered: make(chan suspect, maxSuspects), suspects: make(map[string]suspect),
 	}
 	v.hasTables.Store(tables.Any())
@@ -101,7 +104,7 @@ func (v *verifier) isSampled() bool { return v != nil && rand.IntN(v.oneIn) == 0
 // onAbsent takes an ID for which the filter answered Absent. It does not block, and allocates only
 // for a sample.
 func (v *verifier) onAbsent(id string) {
-	if !v.isSampled() || !v.hasTables.Load() || !v.tableRate.allow() {
+	if !v.isSampled() || !v.hasTables.Load() || !v.tableRate.Allow() {
 		return
 	}
 	select {
@@ -133,7 +136,7 @@ func (v *verifier) ofRule(name string, declared bool) gate.Verifier {
 // Sample implements gate.Verifier. Without a declaration, what the backend answers proves nothing,
 // so no made-up ID reaches it.
 func (r *verifiedRule) Sample() bool {
-	return r.declared && r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.allow() && r.unanswered.Add(1) <= maxUnanswered
+	return r.declared && r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.Allow() && r.unanswered.Add(1) <= maxUnanswered
 }
 
 // Answered implements gate.Verifier.
@@ -323,21 +326,4 @@ func (v *verifier) close() {
 		v.tables.Close()
 		v.problem.Drop()
 	}
-}
-
-// rate allows maxVerified events a second. It is safe for concurrent use.
-type rate struct {
-	mu     sync.Mutex
-	second int64
-	n      int
-}
-
-func (r *rate) allow() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := time.Now().Unix(); now != r.second {
-		r.second, r.n = now, 0
-	}
-	r.n++
-	return r.n <= maxVerified
 }

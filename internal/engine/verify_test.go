@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -73,7 +75,7 @@ func TestBackendsThatProveNothing(t *testing.T) {
 // TestSamplesAreBounded has lookups go on to a backend whose answers Envoy does not show.
 func TestSamplesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &verifiedRule{verifier: &verifier{oneIn: 1}, declared: true}
+		r := &verifiedRule{verifier: &verifier{oneIn: 1, backendRate: rate.NewLimiter(maxVerified, maxVerified)}, declared: true}
 		passed := 0
 		for range 60 {
 			inSecond := 0
