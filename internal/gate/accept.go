@@ -2,6 +2,7 @@ package gate
 
 import (
 	"mime"
+	"regexp"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -55,10 +56,12 @@ func acceptAll(h order.Header) string {
 	return ""
 }
 
+// weight is that of a media type (RFC 9110, 12.4.2).
+var weight = regexp.MustCompile(`^(0(\.\d{0,3})?|1(\.0{0,3})?)$`)
+
 // plainParameters reports whether every server understands these parameters of a media type.
 func plainParameters(params map[string]string) bool {
-	if q, ok := params["q"]; ok && (q == "" || len(q) > 5 || q[0] != '0' && q[0] != '1' || len(q) > 1 && q[1] != '.' ||
-		q[0] == '1' && strings.Trim(q[1:], ".0") != "" || strings.Trim(q[1:], ".0123456789") != "" || strings.Count(q, ".") > 1) {
+	if q, ok := params["q"]; ok && !weight.MatchString(q) {
 		return false
 	}
 	charset, ok := params["charset"]

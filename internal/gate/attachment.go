@@ -21,7 +21,7 @@ const (
 	minUnattached = 3
 	// unattachedAfter is longer than a request takes from ext_authz to ext_proc.
 	unattachedAfter = 3 * time.Second
-	// retryUnattached is how often one request passes, to find out that Envoy is mended.
+	// retryUnattached is how often one request passes, to find out that Envoy was repaired.
 	retryUnattached = 10 * time.Second
 )
 
@@ -56,7 +56,7 @@ func (g *Gate) Unattached(d *Decision) bool {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), CleanupTimeout)
 				defer cancel()
-				_ = create.Filter.MarkIncomplete(ctx, "creates do not reach ext_proc", time.Time{}) // it logs its errors
+				_ = create.Filter.MarkIncomplete(ctx, "creates do not reach ext_proc", time.Time{}) // this instance has the doubt, and logs it, in any case
 			}()
 		}
 		return true

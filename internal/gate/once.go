@@ -374,8 +374,8 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 	return o.length > 0 && o.size >= o.length
 }
 
-// minReadBody is how many bytes of an answer are read, whatever is stored, if they decide what it
-// means. It is the default of max_body.
+// minReadBody is how many bytes of an answer are read if they decide what it means, also if fewer
+// can be stored. It is the default of max_body.
 const minReadBody = 64 << 10
 
 // check returns whether and why not the answer is stored by one of the two. Of an answer that is
