@@ -91,10 +91,11 @@ func newRuleReplies(g *gate.Gate, before *gateReplies) ruleReplies {
 			verdict := gate.Header{Name: gate.HeaderVerdict, Value: v.String()}
 			path := pathAnswer + url.PathEscape(p.Rule.Name) + "/" + i.String()
 			answer := newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
-			r.direct[i], replies.own[path] = answer, answer
-			if reply.Status < http.StatusMultipleChoices { // Envoy and Traefik would pass the request
-				r.direct[i] = newHTTPReply(http.StatusForbidden, reply.Body, append(reply.Headers(), verdict)...)
+			direct := *answer
+			if direct.status < http.StatusMultipleChoices { // Envoy and Traefik would pass the request
+				direct.status = http.StatusForbidden
 			}
+			r.direct[i], replies.own[path] = &direct, answer
 			r.nginx[i] = newHTTPReply(http.StatusForbidden, "", verdict, gate.Header{Name: headerAnswer, Value: path})
 		}
 		replies.refused = append(replies.refused, r)
