@@ -69,7 +69,7 @@ func foldName(name string) string {
 // decodeName decodes the escapes in a name.
 func decodeName(name string) string {
 	for range decodeRounds {
-		decoded := unescape(strings.ReplaceAll(name, "+", " "))
+		decoded := decodeOnce(name)
 		if decoded == name {
 			break
 		}
@@ -77,6 +77,9 @@ func decodeName(name string) string {
 	}
 	return name
 }
+
+// decodeOnce decodes a name or a value of a query or a form.
+func decodeOnce(text string) string { return unescape(strings.ReplaceAll(text, "+", " ")) }
 
 // hasControl reports whether a name contains a control byte, escaped or not. Some backends
 // trim them, some cut the name at a NUL.

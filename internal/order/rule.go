@@ -13,9 +13,10 @@ type Rule struct {
 	Methods []string // as on the wire; at least one. GET covers HEAD
 	Path    string   // "/orders/{id}": literal segments and {names}
 
-	// Query lists parameters that the query must have, by name, each with its value. Names
-	// and values consist of letters, digits, _ and -. Another spelling of one is Ambiguous,
-	// and so is the same parameter with another value in a form or a cookie.
+	// Query lists parameters that the query must have, by name, each with the values of which
+	// it has one, as written. Names consist of letters, digits, _ and -; values of visible ASCII
+	// without & ; and #, with a letter or digit. A value that a router may take for one of these,
+	// and another spelling of a name, are Ambiguous, also in a form or a cookie.
 	Query map[string][]string
 	// FrontControllers are paths at which a PHP backend chooses by parameters what it runs;
 	// nil: /index.php and /. A request to one of them that names an order, without matching

@@ -36,8 +36,10 @@ func (s *screening) screen() Match {
 	if guard < 0 {
 		return Match{Rule: -1}
 	}
-	s.methods, _, _ = s.table.otherMethods(s.req, true)
-	s.methods = append(s.methods, s.req.Method)
+	if s.table.lenient.indexPHP { // then paths in parameters count
+		s.methods, _, _ = s.table.otherMethods(s.req, true)
+		s.methods = append(s.methods, s.req.Method)
+	}
 	reason := s.readParameters(s.query, InQuery)
 	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
 		reason = s.readCookies()

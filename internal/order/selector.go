@@ -63,7 +63,7 @@ func (s *selector) isNear(value string) bool {
 		if slices.Contains(s.near, foldValue(value)) || slices.Contains(s.near, foldValue(cut)) || slices.Contains(s.near, foldValue(inASCII(value))) {
 			return true
 		}
-		decoded := unescape(strings.ReplaceAll(value, "+", " "))
+		decoded := decodeOnce(value)
 		if decoded == value {
 			break
 		}
