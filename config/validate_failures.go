@@ -12,12 +12,9 @@ func (d *document) failuresStored(c *Config) []Violation {
 		if a := r.Answer; !json || a != nil && len(a.Failed)+len(a.Done) > 0 {
 			continue
 		}
-		for _, once := range []struct {
-			path string
-			is   bool
-		}{{".once", r.Once != nil}, {".create.once", r.Create != nil && r.Create.Once != nil}, {".settle.once", r.Settle != nil && r.Settle.Once != nil && len(r.Settle.Once.Forget) == 0}} {
-			if once.is {
-				d.report(rulePath(i)+once.path, "stores each answer with 2xx, and gives it again, also one whose JSON says that the call failed: "+
+		for _, of := range []func() (*Once, string){r.ByOrder, r.ByKey} {
+			if o, at := of(); o != nil && len(o.Forget) == 0 {
+				d.report(join(rulePath(i), at), "stores each answer with 2xx, and gives it again, also one whose JSON says that the call failed: "+
 					"say how a success looks, such as answer: {done: [{json: {resultCode: 200}}]}, or answer: {done: [{status: 2xx}]} if the status tells")
 			}
 		}
