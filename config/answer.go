@@ -141,20 +141,13 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 	return tests, true
 }
 
-// ensureDefaults makes names of headers and types lower. The name of a header that is given twice
-// stays.
+// ensureDefaults makes names of headers and types lower.
 func (a *Answer) ensureDefaults() {
 	for _, list := range [][]AnswerCondition{a.Done, a.Failed, a.Absent} {
 		for i := range list {
 			c := &list[i]
 			c.ContentType = strings.ToLower(c.ContentType)
-			for name, pattern := range c.Header {
-				low := strings.ToLower(name)
-				if _, twice := c.Header[low]; !twice {
-					delete(c.Header, name)
-					c.Header[low] = pattern
-				}
-			}
+			lowerHeaders(c.Header)
 		}
 	}
 }
@@ -193,16 +186,9 @@ func (v *validator) answerCondition(path string, c AnswerCondition) {
 			v.reject(path+".status", "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx", quote(string(status)))
 		}
 	}
-	for _, name := range sortedKeys(c.Header) {
-		at := join(path+".header", name)
-		switch {
-		case !headerName.MatchString(name):
-			v.reject(path+".header", "%s is not a name of a header", quote(name))
-		case name != strings.ToLower(name):
-			v.reject(path+".header", "%s is given twice, in another case", quote(name))
-		}
+	for _, name := range v.headerNames(path+".header", c.Header) {
 		if _, err := regexp.Compile(c.Header[name]); err != nil {
-			v.reject(at, "is not an RE2 pattern: %s", oneLine(err.Error()))
+			v.reject(join(path+".header", name), "is not an RE2 pattern: %s", oneLine(err.Error()))
 		}
 	}
 	if c.ContentType != "" && (strings.ContainsAny(c.ContentType, "; ,") || strings.Count(c.ContentType, "/") != 1) {

@@ -370,6 +370,18 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".max_length", &id.MaxLength, longest)
 }
 
+// lowerHeaders converts the names of headers. One that is given in two cases stays as it is.
+func lowerHeaders(headers map[string]string) {
+	for name, value := range headers {
+		low := name
+		lowerHeader(&low)
+		if _, taken := headers[low]; !taken {
+			delete(headers, name)
+			headers[low] = value
+		}
+	}
+}
+
 // lowerHeader converts the name of a header to lower case, in which names are compared.
 func lowerHeader(name *string) {
 	if headerName.MatchString(*name) { // ToLower would also fold letters outside ASCII

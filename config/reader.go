@@ -205,19 +205,7 @@ var parametersType = reflect.TypeFor[map[string]string]()
 
 // parameters reads a mapping of texts.
 func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string {
-	values := make(map[string]string)
-	for key, value := range r.entries(n, path, shown) {
-		at := join(path, key.Value)
-		r.origins[at] = origin{line: key.Line, shown: join(shown, keyText(key.Value))}
-		text, problem := scalar(resolve(value), reflect.TypeFor[string]())
-		if problem != "" {
-			r.report(at, problem)
-			r.partlyRead[path] = true
-			continue
-		}
-		values[key.Value] = text.(string)
-	}
-	return values
+	return eachParameter(r, n, path, shown, r.text)
 }
 
 // queryType is the type of the parameters that a rule matches by. Their names keep their case.
@@ -225,24 +213,38 @@ var queryType = reflect.TypeFor[map[string]QueryValues]()
 
 // query reads parameters, each with a text or a list of texts.
 func (r *reader) query(n *yaml.Node, path, shown string) map[string][]string {
-	values := make(map[string][]string)
+	return eachParameter(r, n, path, shown, func(n *yaml.Node, at, atShown string) ([]string, bool) {
+		if n.Kind == yaml.SequenceNode {
+			return r.list(n, reflect.TypeFor[string](), at, atShown).([]string), true
+		}
+		text, ok := r.text(n, at, atShown)
+		return []string{text}, ok
+	})
+}
+
+// eachParameter reads the values of a mapping whose keys keep their case.
+func eachParameter[T any](r *reader, n *yaml.Node, path, shown string, read func(n *yaml.Node, at, atShown string) (T, bool)) map[string]T {
+	values := make(map[string]T)
 	for key, value := range r.entries(n, path, shown) {
 		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
 		r.origins[at] = origin{line: key.Line, shown: atShown}
-		value = resolve(value)
-		if value.Kind != yaml.SequenceNode {
-			text, problem := scalar(value, reflect.TypeFor[string]())
-			if problem != "" {
-				r.report(at, problem)
-				r.partlyRead[path] = true
-				continue
-			}
-			values[key.Value] = []string{text.(string)}
-			continue
+		if v, ok := read(resolve(value), at, atShown); ok {
+			values[key.Value] = v
+		} else {
+			r.partlyRead[path] = true
 		}
-		values[key.Value] = r.list(value, reflect.TypeFor[string](), at, atShown).([]string)
 	}
 	return values
+}
+
+// text reads a text, and reports anything else.
+func (r *reader) text(n *yaml.Node, at, _ string) (string, bool) {
+	text, problem := scalar(n, reflect.TypeFor[string]())
+	if problem != "" {
+		r.report(at, problem)
+		return "", false
+	}
+	return text.(string), true
 }
 
 // idsType is the type of the only list that a file may replace with a single mapping.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"maps"
 	"mime"
 	"net/http"
 	"reflect"
@@ -34,11 +33,7 @@ func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
 		fill(doc, path+".body", &r.Body, byDefault.Body)
 	}
 	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
-	for name, value := range maps.Clone(r.Headers) {
-		delete(r.Headers, name)
-		lowerHeader(&name)
-		r.Headers[name] = value
-	}
+	lowerHeaders(r.Headers)
 	if r.BodyFile == "" {
 		return
 	}
@@ -90,10 +85,8 @@ func (v *validator) reply(path string, r Reply) {
 	if len(r.Headers) > maxReplyHeaders {
 		v.reject(path+".headers", "has %d headers: at most %d are allowed", len(r.Headers), maxReplyHeaders)
 	}
-	for _, name := range sortedKeys(r.Headers) {
+	for _, name := range v.headerNames(path+".headers", r.Headers) {
 		switch at := path + ".headers"; {
-		case !headerName.MatchString(name):
-			v.reject(at, "%s is not a name of a header", quote(name))
 		case slices.Contains(connectionHeaders, name) || slices.Contains(setHeaders, name) ||
 			strings.HasPrefix(name, "x-ordergate-") || strings.HasPrefix(name, "x-envoy-") || strings.HasPrefix(name, "grpc-"):
 			v.reject(at, "%s has a key of its own, belongs to the connection, or is set by Envoy or ordergate: remove it", quote(name))

@@ -42,6 +42,7 @@ func TestReply(t *testing.T) {
 		`{headers: {content-type: a/b}}`:                                                   {at + `headers: "content-type" has a key of its own, belongs to the connection, or is set by Envoy or ordergate: remove it`},
 		`{headers: {X-Ordergate-Verdict: a}}`:                                              {at + `headers: "x-ordergate-verdict" has a key of its own, belongs to the connection, or is set by Envoy or ordergate: remove it`},
 		`{headers: {connection: close}}`:                                                   {at + `headers: "connection" has a key of its own, belongs to the connection, or is set by Envoy or ordergate: remove it`},
+		`{headers: {X-A: b, x-a: c}}`:                                                      {at + `headers: "X-A" is given twice, in another case`},
 		`{headers: {"a b": c}}`:                                                            {at + `headers: "a b" is not a name of a header`},
 		`{headers: {x-a: "b\r\nc"}}`:                                                       {at + "headers.x-a: is not a value of a header: 1 to 4096 visible characters of ASCII, with blanks between them"},
 		`{headers: {x-a: ""}}`:                                                             {at + "headers.x-a: is not a value of a header: 1 to 4096 visible characters of ASCII, with blanks between them"},

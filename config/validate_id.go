@@ -30,6 +30,22 @@ var (
 // entry, such as query, and the key's value.
 type idLocation struct{ entry, key, name string }
 
+// headerNames rejects names that are none, and those that are given in two cases. It returns the
+// others, in order.
+func (v *validator) headerNames(path string, headers map[string]string) (names []string) {
+	for _, name := range sortedKeys(headers) {
+		switch {
+		case !headerName.MatchString(name):
+			v.reject(path, "%s is not a name of a header", quote(name))
+		case name != strings.ToLower(name):
+			v.reject(path, "%s is given twice, in another case", quote(name))
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // locationsOf returns the locations that an entry names. A valid entry has exactly one. Only
 // the single entry of a create rule may have none.
 func (v *validator) locationsOf(path string, id ID) []idLocation {
