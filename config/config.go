@@ -321,6 +321,21 @@ type Source struct {
 // Live reports whether the source is a table, which has each order as soon as it exists.
 func (s Source) Live() bool { return s.Kind == SourceMySQL || s.Kind == SourcePostgres }
 
+// IsFollowed reports whether a filter has tables, and each sends its changes as they are committed.
+func (c *Config) IsFollowed(filter string) bool {
+	followed := false
+	for _, name := range c.Filters[filter].Sources {
+		switch source := c.Sources[name]; {
+		case !source.Live():
+		case source.Follow == FollowBinlog, source.Follow == FollowLogical:
+			followed = true
+		default:
+			return false
+		}
+	}
+	return followed
+}
+
 // Lock kinds and formats.
 const (
 	LockExclusive = "exclusive" // one holder
@@ -539,9 +554,11 @@ type Create struct {
 	Unavailable Reply  `mapstructure:"unavailable"` // with lock; default 503, Retry-After 1s
 }
 
-// Learn is the location of the new ID in the answer to a create. Exactly one of ResponseJSON
+// Learn is the location of the new ID in the answer to a create. Exactly one of Table, ResponseJSON
 // and ResponseHeader is set.
 type Learn struct {
+	// Table means that no answer names its order: learn: table. The filter's followed tables do.
+	Table          bool   `mapstructure:"table"`
 	ResponseJSON   string `mapstructure:"response_json"`   // dotted path of a field
 	ResponseHeader string `mapstructure:"response_header"` // in any case; [Config.EnsureDefaults] makes it lower
 	Pattern        string `mapstructure:"pattern"`         // RE2, searched in that text; its one group is the ID; default the whole text

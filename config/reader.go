@@ -250,6 +250,11 @@ func (r *reader) text(n *yaml.Node, at, _ string) (string, bool) {
 // idsType is the type of the only list that a file may replace with a single mapping.
 var idsType = reflect.TypeFor[[]ID]()
 
+// learnType is the type of a mapping that a file may replace with the name of its key learnTable.
+var learnType = reflect.TypeFor[Learn]()
+
+const learnTable = "table"
+
 // value reads one value. For an unusable value, it reports a violation and returns false.
 func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, bool) {
 	n = resolve(n)
@@ -272,6 +277,11 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.answerStatuses(n, path, shown)
 	case t == jsonTestsType:
 		return r.jsonTests(n, path, shown)
+	case t == learnType && n.Kind == yaml.ScalarNode:
+		if n.Value == learnTable {
+			return map[string]any{learnTable: true}, true
+		}
+		problem = fmt.Sprintf("is %s: write %s, or a mapping with response_json or response_header", describe(n), learnTable)
 	case t == onceNamesType:
 		return r.onceNames(n, path, shown)
 	case t == modeType:

@@ -64,7 +64,7 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	if r.Create != nil {
 		v.filterReference(path+".create", r.Create.Filter)
-		v.learn(path+".create", r.Create.Learn)
+		v.learn(path+".create", r.Create)
 		v.createLock(path, r)
 		v.dedup(path, &r)
 	}
@@ -337,11 +337,17 @@ func templateProblem(template string) string {
 	return ""
 }
 
-func (v *validator) learn(path string, l Learn) {
-	at := path + ".learn"
+func (v *validator) learn(path string, c *Create) {
+	at, l := path+".learn", c.Learn
 	hasJSON := l.ResponseJSON != "" || v.given(at+".response_json")
 	hasHeader := l.ResponseHeader != "" || v.given(at+".response_header")
 	switch {
+	case l.Table && (hasJSON || hasHeader || l.Pattern != ""):
+		v.reject(at, "has table and a location in the answer: give exactly one of them")
+	case l.Table:
+		if _, exists := v.config.Filters[c.Filter]; exists && !v.config.IsFollowed(c.Filter) {
+			v.reject(at, "is table, and filter %s is not filled by it: give the filter a source of kind mysql or postgres, and each such source follow: binlog or logical", quote(c.Filter))
+		}
 	case hasJSON && hasHeader:
 		v.reject(at, "has response_json and response_header: give exactly one of them")
 	case hasJSON && (slices.Contains(strings.Split(l.ResponseJSON, "."), "") || len(l.ResponseJSON) > maxJSONPath):
@@ -352,9 +358,9 @@ func (v *validator) learn(path string, l Learn) {
 	case hasJSON:
 		v.capture(at+".pattern", l.Pattern)
 	case v.given(at):
-		v.rejectMissing(at, []string{"response_json", "response_header"}, "does not name the new ID's location: give exactly one of response_json, response_header")
+		v.rejectMissing(at, []string{"response_json", "response_header"}, "does not name the new ID's location: give exactly one of response_json, response_header, or write learn: table")
 	default:
-		v.rejectMissing(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
+		v.rejectMissing(path, []string{"learn"}, "learn is missing: give it response_json or response_header, or write learn: table")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -115,6 +116,9 @@ func TestSpringShop(t *testing.T) {
 		}
 	}
 
+	bedtest.Eventually(t, "an order can be absent", func() bool {
+		return s.must("GET", "/orders/17000008000000000", "").verdict == "absent"
+	})
 	s.must("GET", "/", "").want(t, 200, "")
 	s.must("GET", "/index;jsessionid=A1", "").want(t, 200, "")
 	s.must("GET", "/orders/17000000000000001", "").want(t, 200, "")
@@ -208,6 +212,9 @@ func TestFrontShop(t *testing.T) {
 			t.Errorf("the page: %s %s", a.header.Get("Content-Type"), a.body)
 		}
 	}
+	bedtest.Eventually(t, "an order can be absent", func() bool {
+		return s.must("GET", orderPage+"8000000", "").verdict == "absent"
+	})
 	for _, page := range []string{"/", "/index.php", "/index.php?route=common/home", "/?route=common/home", "/index.php?route=other/page&order_id=9"} {
 		s.must("GET", page, "").want(t, 200, "")
 	}
@@ -218,7 +225,9 @@ func TestFrontShop(t *testing.T) {
 	}
 	s.must("GET", orderPage+"4294967298", "").want(t, 400, "invalid")
 
-	// Without a login no order is made, and refusals go on.
+	// Without a login no order is made, and refusals go on, once the table is followed for longer
+	// than a window.
+	time.Sleep(2 * time.Second)
 	for i := range 20 {
 		s.must("GET", "/index.php?route=checkout/confirm", "").want(t, 302, "")
 		refused(100 + i)
@@ -231,9 +240,8 @@ func TestFrontShop(t *testing.T) {
 		for range 3 {
 			s.must("GET", "/index.php?route=checkout/confirm", "", "Cookie", session).want(t, 200, "")
 			order := s.count("SELECT max(order_id) FROM shop_order")
-			bedtest.Eventually(t, "the new order is known", func() bool {
-				return s.must("GET", fmt.Sprint(orderPage, order), "").verdict == ""
-			})
+			s.must("GET", fmt.Sprint(orderPage, order), "").want(t, 200, "") // at once
+			refused(300 + order)
 			atOnce(12, func(i int) {
 				a := s.must("GET", confirm[i%len(confirm)], "", "Cookie", session)
 				success := a.status == 200 && strings.Contains(a.body, "success")

@@ -160,7 +160,11 @@ func (m *Engine) openFilters(ctx context.Context) error {
 func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.Version) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
-		filters[name] = gateFilter{unit.Filter(), unit.measures, unit.verify, areFollowed(c, name)}
+		f := gateFilter{Filter: unit.Filter(), measures: unit.measures, verify: unit.verify}
+		if c.IsFollowed(name) {
+			f.caughtUp = unit.CaughtUp
+		}
+		filters[name] = f
 	}
 	policies := make([]gate.Policy, 0, len(c.Rules))
 	locker := func(name string, r config.Rule) (gate.Locker, error) { return locks.Locker(ctx, name, r) }
@@ -204,7 +208,7 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 	for _, c := range m.config.Filters {
 		window := c.Freshness.Window
 		once := changelog.LongestWait(loader.AppendTimeout, c.ChangeLog.Lease, window)
-		longest = max(longest, once+changelog.Again(loader.AppendTimeout, window)+slack) // an ID, and then a doubt
+		longest = max(longest, loader.CaughtUpWithin+once+changelog.Again(loader.AppendTimeout, window)+slack) // an ID, and then a doubt
 	}
 	return longest
 }

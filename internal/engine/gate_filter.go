@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/presence"
 )
@@ -14,24 +13,7 @@ type gateFilter struct {
 	*filter.Filter
 	measures *measures
 	verify   *verifier
-	followed bool // see areFollowed
-}
-
-// areFollowed reports whether each table of a filter sends its changes as they are
-// committed.
-func areFollowed(c *config.Config, filter string) bool {
-	followed := false
-	for _, name := range c.Filters[filter].Sources {
-		source := c.Sources[name]
-		switch {
-		case !source.Live():
-		case source.Follow == config.FollowBinlog, source.Follow == config.FollowLogical:
-			followed = true
-		default:
-			return false
-		}
-	}
-	return followed
+	caughtUp func(context.Context) bool // [loader.Loader.CaughtUp]; nil: the filter is not followed
 }
 
 // Abandoned implements gate.Filter. It records no doubt if every table sends its changes as they
@@ -39,11 +21,14 @@ func areFollowed(c *config.Config, filter string) bool {
 // are created in another way. A follower that has lost its table makes the filter answer
 // Unknown. With a doubt, one aborted create a minute could stop the rejection of absent IDs.
 func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Time) error {
-	if f.followed {
+	if f.caughtUp != nil {
 		return nil
 	}
 	return f.Filter.Abandoned(ctx, reason, began)
 }
+
+// CaughtUp implements gate.Filter.
+func (f gateFilter) CaughtUp(ctx context.Context) bool { return f.caughtUp != nil && f.caughtUp(ctx) }
 
 // MayContain implements gate.Filter.
 func (f gateFilter) MayContain(id string) presence.Answer {

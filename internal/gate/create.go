@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Learn is the location of the new ID in an answer: either Header or JSON.
+// Learn is the location of the new ID in an answer: either Header or JSON. Neither: no answer has it.
 type Learn struct {
 	Header  string         // a response header, in lower case
 	JSON    []string       // the path of a member of the response body
@@ -158,6 +158,9 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		if c.answer.retried() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
 		}
+	case known && filter.CaughtUp(ctx):
+		c.gate.record.Learned(c.Decision.Rule, ErrByTable)
+		return nil
 	case known && errors.Is(err, errPartial): // the answer is passed on, so the client may see the ID
 		why = ErrUnnamed
 		err = errors.Join(err, filter.MarkIncomplete(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
@@ -192,6 +195,9 @@ func (c *Call) earliestCreation() time.Time {
 // before, the ID may come from the request.
 func (c *Call) newID(text string, err error) (string, error) {
 	create := c.policy.Create
+	if err == nil && text == "" {
+		err = errors.New("the answer names no order")
+	}
 	if err == nil && create.Learn.Capture != nil {
 		text, err = create.Learn.capture(text)
 	}

@@ -19,7 +19,7 @@ type Confirmer interface {
 // Dedup refuses a create whose request names an order that exists. A filter alone is not
 // enough for that: its Maybe may be wrong, and the create of a new order must go on.
 type Dedup struct {
-	Filter      Filter    // only Absent counts: the order is new
+	Filter      Lookups   // only Absent counts: the order is new
 	Confirm     Confirmer // decides about the others; nil: they cannot be looked up
 	Refuse      bool      // refuse a create that cannot be confirmed; otherwise it goes on
 	Duplicate   Reply

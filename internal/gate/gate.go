@@ -17,17 +17,25 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// Filter knows which orders exist. Its methods are safe for concurrent use.
-type Filter interface {
+// Lookups answers whether orders exist. Its methods are safe for concurrent use.
+type Lookups interface {
 	// MayContain never blocks. After NotInMemory, call Query.
 	MayContain(id string) presence.Answer
 	// Query is MayContain that may also query Redis. It blocks until ctx ends at most, and
 	// then returns Unknown. It never returns NotInMemory.
 	Query(ctx context.Context, id string) presence.Answer
+}
+
+// Filter knows which orders exist. Its methods are safe for concurrent use.
+type Filter interface {
+	Lookups
 	// Learn returns once every instance is guaranteed to answer Maybe or Unknown for the
 	// ID. This holds with an error too, unless the error says otherwise. The ID is the text
 	// of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
+	// CaughtUp reports whether every order that exists by now is known to every instance: the
+	// filter's tables send each row when it is committed. It blocks for some milliseconds.
+	CaughtUp(ctx context.Context) bool
 	// MarkIncomplete reports that an order was created and that its ID could not be learned, for
 	// the given reason. The call began at the given time; zero: an earlier call may have
 	// created it. It returns as Learn does: then no instance answers Absent for that
@@ -50,6 +58,7 @@ var (
 	ErrUnnamed   = errors.New("the backend has created an order, and its answer does not name it")
 	ErrAbandoned = errors.New("the call may have created an order, and there is no answer of the backend")
 	ErrFailed    = errors.New("the rule's answer says that the call created no order")
+	ErrByTable   = errors.New("the answer names no order, and the order's table does, if there is one")
 )
 
 // Locker takes the locks of orders.

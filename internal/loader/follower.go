@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,6 +42,7 @@ const (
 // Its lease in the change log guarantees that every committed row is in the log. When the lease
 // expires, filters answer Unknown, never Absent.
 type follower struct {
+	filter  string
 	name    string // of the source
 	config  config.Source
 	parts   []string // of the IDs
@@ -52,7 +54,9 @@ type follower struct {
 	key     string // of a hash, whose field is the source's name
 	lock    redisset.LeaderLock
 	state   followState
-	log     *slog.Logger
+	// requests are those of [Loader.CaughtUp].
+	requests *catchUpRequests
+	log      *slog.Logger
 }
 
 // followers returns the followers of a filter's tables.
@@ -64,7 +68,7 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 		}
 		lease := max(o.Config.Filters[name].StaleAfter, 3*c.Every)
 		all = append(all, &follower{
-			name: s, config: c, parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
+			filter: name, name: s, config: c, requests: newCatchUpRequests(), parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
 			member: loader.log.NewMember(followedPrefix+s, lease),
 			key:    followKey(name),
 			lock:   o.leaderLock(name, workFollow+s),
@@ -110,6 +114,9 @@ func (f *follower) followLocked(ctx context.Context) {
 		default:
 		}
 	}
+	var requests sync.WaitGroup
+	requests.Go(func() { f.receiveRequests(work) })
+	began := time.Now()
 	err = f.follow(work, followEvents{
 		caughtUp: func(at time.Time) {
 			if f.state.caughtUp(at) {
@@ -117,6 +124,9 @@ func (f *follower) followLocked(ctx context.Context) {
 			}
 			drop()
 			caughtUp <- at
+			if tokens := f.requests.take(at); tokens != nil {
+				requests.Go(func() { f.reply(work, tokens, began) })
+			}
 		},
 		lost: func(err error) {
 			f.state.lost(err)
@@ -132,6 +142,7 @@ func (f *follower) followLocked(ctx context.Context) {
 	}
 	cancel()
 	<-renewed
+	requests.Wait()
 	if f.state.ended(); ctx.Err() == nil {
 		f.state.lost(err)
 	}
@@ -303,6 +314,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	opts := follow.Options{
 		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Logger: f.log,
 		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
+		PollNow: f.requests.pollNow,
 	}
 	switch f.config.Follow {
 	case config.FollowBinlog:

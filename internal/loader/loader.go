@@ -51,6 +51,7 @@ type Loader struct {
 	snapshots   *snapshots                 // nil: a restart reads the sources
 	growth      *growthState               // nil: the filter does not grow, or does so without Redis
 	followers   []*follower                // of its tables
+	asker       *asker                     // of its followers
 	reconcile   *reconciler                // nil: the tables are not compared with the filter
 	cache       *snapshotCache             // nil: each instance reads the sources itself
 	// logSnapshot is in Redis, and the log is trimmed up to it; nil: there is none.
@@ -128,6 +129,10 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	l.snapshots = o.newSnapshots(name, c, l)
 	l.cache = o.newSnapshotCache(name, l)
 	l.followers = o.followers(name, l, formats)
+	l.asker = &asker{client: o.Redis, filter: name}
+	for _, f := range l.followers {
+		l.asker.sources = append(l.asker.sources, f.name)
+	}
 	if l.reconcile, err = o.newReconciler(name, l); err != nil {
 		return nil, err
 	}

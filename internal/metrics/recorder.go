@@ -106,7 +106,7 @@ func (m *Recorder) Once(rule int, result gate.OnceResult) { m.rules[rule].once[r
 // learnedResults are the values of the label result, in this order: every instance has the order;
 // the answer did not name it; the backend did not answer; Redis did not store it in time; by the
 // rule's answer there is none.
-var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged", "failed"}
+var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged", "failed", "table"}
 
 // Learned implements gate.Recorder.
 func (m *Recorder) Learned(rule int, err error) {
@@ -120,6 +120,8 @@ func (m *Recorder) Learned(rule int, err error) {
 		result = 2
 	case errors.Is(err, gate.ErrFailed):
 		result = 4
+	case errors.Is(err, gate.ErrByTable):
+		result = 5
 	}
 	m.rules[rule].learned[result].Inc()
 }

@@ -18,6 +18,7 @@ type Filter struct {
 	Fault       string // the ID at which MayContain panics; "": none
 	OnQuery     func(ctx context.Context, id string) presence.Answer
 	Learning    chan struct{} // Learn waits until it is closed; nil: Learn does not wait
+	Followed    bool          // CaughtUp
 }
 
 // MayContain implements gate.Filter.
@@ -63,6 +64,9 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 		return ctx.Err()
 	}
 }
+
+// CaughtUp implements gate.Filter.
+func (f *Filter) CaughtUp(context.Context) bool { return f.Followed }
 
 // MarkIncomplete implements gate.Filter.
 func (f *Filter) MarkIncomplete(_ context.Context, reason string, _ time.Time) error {

@@ -52,7 +52,7 @@ func (r *tailer) session(ctx context.Context) error {
 	}
 	ends := make(chan follow.LogEnd[logEnd])
 	wg.Go(func() {
-		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, func(ctx context.Context) (logEnd, error) {
+		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, r.opts.PollNow, func(ctx context.Context) (logEnd, error) {
 			return r.client.logEnd(ctx, r.server.flavor)
 		}, ends, func(err error) {
 			r.log.Debug("asking where the binary log ends", "error", follow.OneLine(err))

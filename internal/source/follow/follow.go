@@ -49,6 +49,9 @@ type Options struct {
 	// PollEvery is how often the follower queries the end of the database's log: once for each call
 	// of CaughtUp. Default: 200 ms.
 	PollEvery time.Duration
+	// PollNow makes the follower query the end of the log at once; nil: it does so only every
+	// PollEvery.
+	PollNow <-chan struct{}
 	// Advance is how often the follower emits a checkpoint when there are no IDs, so that the
 	// database can remove older changes. Default: 10 s.
 	Advance time.Duration

@@ -177,10 +177,10 @@ func TestPollLogEnd(t *testing.T) {
 		began := time.Now()
 		calls := 0
 		to, failed := make(chan LogEnd[int]), make(chan error, 9)
-		done := make(chan struct{})
+		now, done := make(chan struct{}, 1), make(chan struct{})
 		go func() {
 			defer close(done)
-			PollLogEnd(ctx, time.Second, 3*time.Second, func(ctx context.Context) (int, error) {
+			PollLogEnd(ctx, time.Second, 3*time.Second, now, func(ctx context.Context) (int, error) {
 				switch calls++; calls {
 				case 2:
 					return 0, errors.New("no")
@@ -205,6 +205,9 @@ func TestPollLogEnd(t *testing.T) {
 		}
 		time.Sleep(1900 * time.Millisecond) // a result that is not received
 		want(6, 7*time.Second)
+		time.Sleep(100 * time.Millisecond)
+		now <- struct{}{}
+		want(7, 7*time.Second+200*time.Millisecond)
 		cancel()
 		<-done
 		if len(failed) != 2 {

@@ -50,10 +50,10 @@ func (m *LogEnds[P]) PopReached(reached func(end P) bool) (requested time.Time, 
 	return requested, ok
 }
 
-// PollLogEnd calls query at once and then at an interval, until ctx ends, and sends the results. A
-// result that is not received within the interval is replaced by the next. It passes errors to
-// failed and continues. A query that takes longer than timeout is an error.
-func PollLogEnd[P any](ctx context.Context, every, timeout time.Duration, query func(context.Context) (P, error), to chan<- LogEnd[P], failed func(error)) {
+// PollLogEnd calls query at once, then at an interval and after each value of now, until ctx ends,
+// and sends the results. A result that is not received within the interval is replaced by the next.
+// It passes errors to failed and continues. A query that takes longer than timeout is an error.
+func PollLogEnd[P any](ctx context.Context, every, timeout time.Duration, now <-chan struct{}, query func(context.Context) (P, error), to chan<- LogEnd[P], failed func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -70,9 +70,15 @@ func PollLogEnd[P any](ctx context.Context, every, timeout time.Duration, query 
 			send = nil
 		}
 		for wait := true; wait; {
+			again := now
+			if send != nil {
+				again = nil // or a slow receiver would get no result
+			}
 			select {
 			case send <- LogEnd[P]{Requested: requested, End: end}:
 				send = nil
+			case <-again:
+				wait = false
 			case <-tick.C:
 				wait = false
 			case <-ctx.Done():

@@ -69,7 +69,7 @@ func (r *tailer) session(ctx context.Context) error {
 	r.poller.files = r.setup.table.files
 	ends := make(chan follow.LogEnd[logEnd])
 	wg.Go(func() {
-		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, r.poller.logEnd, ends, func(err error) {
+		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, r.opts.PollNow, r.poller.logEnd, ends, func(err error) {
 			r.log.Debug("asking where the log ends", "error", follow.OneLine(err))
 		})
 	})
