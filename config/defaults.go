@@ -173,8 +173,8 @@ func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSett
 		keep = 100_000
 	}
 	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
-	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, 2*time.Second)
-	fill(doc, path+".change_log.expel", &f.ChangeLog.Expel, 5*time.Minute)
+	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, defaultLogLease)
+	fill(doc, path+".change_log.expel", &f.ChangeLog.Expel, defaultLogExpel)
 	share := file.withRedis && file.withTable && f.InRedis() == ""
 	fill(doc, path+".share_load", &f.ShareLoad, &share)
 	if r := f.Reconcile; r != nil {

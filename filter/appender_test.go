@@ -148,7 +148,7 @@ func (a *flaky) AppendIncomplete(_ context.Context, reason string, _ time.Time) 
 		return Entry{}, errAway
 	}
 	a.missed = append(a.missed, reason)
-	return Entry{"a", uint64(len(a.missed))}, nil
+	return Entry{Log: "a", Number: uint64(len(a.missed))}, nil
 }
 
 func (a *flaky) AppendAbandoned(ctx context.Context, reason string, _ time.Time) (Entry, error) {

@@ -39,6 +39,7 @@ type Doubt struct {
 type Entry struct {
 	Log    string // identity of the log
 	Number uint64 // from 1
+	Nonce  string // differs if the log has lost the entry, and reuses the number
 }
 
 // Scope is the set of IDs that a doubt is about. The zero Scope is all IDs.
@@ -191,6 +192,10 @@ func (f *Filter) addDoubt(d Doubt, own bool) (number uint64) {
 		d.Recovery = min(d.Recovery, ByReload)
 	}
 	f.mu.Lock()
+	if slices.Contains(f.ownEntries, d.Entry) {
+		f.mu.Unlock()
+		return 0 // it is here since before the log had it, or was cleared by a later reading
+	}
 	f.doubtsSeen++
 	number = f.doubtsSeen
 	next := openDoubt{Doubt: d, first: number, number: number, lastCreation: time.Now().Add(d.Late), scope: f.createdSince(d.Since), own: own}
@@ -229,8 +234,8 @@ func (f *Filter) addDoubt(d Doubt, own bool) (number uint64) {
 // isUnlogged reports whether the doubt has no entry in the change log, and will get none.
 func (d *openDoubt) isUnlogged() bool { return d.Entry == (Entry{}) && !d.own }
 
-// isSame reports whether a doubt from the change log is one that is open already. Two doubts of
-// creates can look alike.
+// isSame reports whether a doubt from the change log is one that is open already, of another
+// process. Two doubts of creates can look alike.
 func (d *openDoubt) isSame(other openDoubt) bool {
 	if d.Entry == (Entry{}) || other.first != other.number ||
 		d.Reason != other.Reason || !d.Since.Equal(other.Since) || d.Orders != other.Orders {
@@ -239,17 +244,22 @@ func (d *openDoubt) isSame(other openDoubt) bool {
 	return d.Entry == other.Entry || other.Entry == Entry{} && !other.own
 }
 
-// setEntry sets the entry of a doubt. The change log may have brought the doubt already.
+// setEntry sets the entry of a doubt. The change log may have brought the doubt already: that one is
+// dropped, since a reading that has begun between the two would not clear it.
 func (f *Filter) setEntry(number uint64, at Entry) {
+	f.mu.Lock()
+	if len(f.ownEntries) == maxDoubts {
+		f.ownEntries = slices.Delete(f.ownEntries, 0, 1)
+	}
+	f.ownEntries = append(f.ownEntries, at)
+	f.mu.Unlock()
 	f.revise(func(open []openDoubt) []openDoubt {
-		i := slices.IndexFunc(open, func(d openDoubt) bool { return d.first <= number && number <= d.number && d.unlogged > 0 })
-		if i < 0 {
-			return open // the doubt is cleared
-		}
-		d := &open[i]
-		d.setEntry(at, 1, f.confirmed)
-		if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.isSame(*d) }) {
-			return slices.Delete(open, i, i+1)
+		open = slices.DeleteFunc(open, func(d openDoubt) bool { return d.Entry == at && d.first == d.number })
+		for i := range open {
+			if d := &open[i]; d.first <= number && number <= d.number && d.unlogged > 0 {
+				d.setEntry(at, 1, f.confirmed)
+				break
+			}
 		}
 		return open
 	})

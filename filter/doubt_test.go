@@ -227,7 +227,7 @@ func TestLateDoubt(t *testing.T) {
 // TestConfirm: somebody's word is good for the doubts up to a place in the log, and for
 // those of a log before it, not for what the log has yet to bring; and it needs a reading.
 func TestConfirm(t *testing.T) {
-	at := func(log string, n uint64) Entry { return Entry{log, n} }
+	at := func(log string, n uint64) Entry { return Entry{Log: log, Number: n} }
 	for _, tc := range []struct {
 		name   string
 		doubts []Entry
@@ -284,7 +284,7 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		cancel()
 		confirm := func(upTo uint64, want presence.Answer) {
 			t.Helper()
-			f.Confirm(Entry{"a", upTo}, false)
+			f.Confirm(Entry{Log: "a", Number: upTo}, false)
 			if err := f.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +293,7 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 			}
 		}
 		brought := func(entry uint64) {
-			f.Doubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true, Entry: Entry{"a", entry}})
+			f.Doubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true, Entry: Entry{Log: "a", Number: entry}})
 		}
 		told := func() {
 			t.Helper()
@@ -321,7 +321,7 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		number := f.addDoubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true}, true)
 		brought(uint64(n) + 2)
 		brought(uint64(n) + 3)
-		f.setEntry(number, Entry{"a", uint64(n) + 3})
+		f.setEntry(number, Entry{Log: "a", Number: uint64(n) + 3})
 		if open := len(f.doubts.Load().open); open != 2 {
 			t.Errorf("%d doubts are open, want 2", open)
 		}
@@ -336,20 +336,20 @@ func TestConfirmedBeforeItIsAcknowledged(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{}))
 	doubt := Doubt{Reason: "no ID", Recovery: ByOperator, Orders: true}
 	number, behind := f.addDoubt(doubt, true), f.addDoubt(doubt, true)
-	doubt.Entry = Entry{"a", 3}
+	doubt.Entry = Entry{Log: "a", Number: 3}
 	f.Doubt(doubt)
-	f.Confirm(Entry{"a", 4}, false)
+	f.Confirm(Entry{Log: "a", Number: 4}, false)
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.setEntry(number, Entry{"a", 3})
+	f.setEntry(number, Entry{Log: "a", Number: 3})
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if open := f.doubts.Load().open; len(open) != 1 || open[0].number != behind {
 		t.Errorf("%+v are open", open)
 	}
-	f.setEntry(behind, Entry{"a", 5})
+	f.setEntry(behind, Entry{Log: "a", Number: 5})
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
 		if err := f.appendPending(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		f.Confirm(Entry{"a", 9}, false)
+		f.Confirm(Entry{Log: "a", Number: 9}, false)
 		if err := f.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -474,5 +474,39 @@ func TestClearedDoubtIsNeverAbsent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnDoubtIsClearedOnce has the change log bring a doubt of this process before and after its
+// append is acknowledged, while a reading runs that began when the doubt was already here. That
+// reading clears it, and no other has to follow.
+func TestOwnDoubtIsClearedOnce(t *testing.T) {
+	for _, acknowledgedFirst := range []bool{true, false} {
+		f := mustLoad(t, mustNew(t, Options{Live: true}))
+		doubt := Doubt{Reason: "no ID", Recovery: ByOperator, Orders: true}
+		number, at := f.addDoubt(doubt, true), Entry{Log: "a", Number: 7, Nonce: "x"}
+		brought := doubt
+		brought.Entry = at
+		if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error {
+			if acknowledgedFirst {
+				f.setEntry(number, at)
+				f.Doubt(brought)
+			} else {
+				f.Doubt(brought)
+				f.setEntry(number, at)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f.Doubt(brought) // once more: the log is read again
+		if got := f.MayContain("1"); got != presence.Absent {
+			t.Errorf("acknowledged first %v: %v after the reading", acknowledgedFirst, got)
+		}
+		brought.Entry.Nonce = "y" // another doubt, of a log that has lost the first
+		f.Doubt(brought)
+		if got := f.MayContain("1"); got != presence.Unknown {
+			t.Errorf("acknowledged first %v: %v with a doubt of another process", acknowledgedFirst, got)
+		}
 	}
 }

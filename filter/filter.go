@@ -152,6 +152,7 @@ type Filter struct {
 	pending    []pendingWrite // not acknowledged; oldest first
 	doubtsSeen uint64
 	confirmed  Entry         // see Confirm
+	ownEntries []Entry       // of the last doubts of this process's creates, at most maxDoubts
 	retry      chan struct{} // of capacity 1: pending is not empty
 	abandoned  abandonedCalls
 

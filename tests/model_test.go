@@ -236,7 +236,7 @@ func modelState(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../internal/changelog/*.lua")
 	must(t, err)
-	files = append(files, "../internal/changelog/limits.go", "../config/defaults.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "model_test.go")
+	files = append(files, "../internal/changelog/limits.go", "../config/freshness.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "model_test.go")
 	hash := sha256.New()
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -300,3 +300,39 @@ func TestLearnBody(t *testing.T) {
 		})
 	}
 }
+
+// TestCreateByTable has an answer that names no order, where the order's table is followed: it is no
+// doubt, unless the follower is late or the call may still run.
+func TestCreateByTable(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		status   int
+		followed bool
+		doubt    string
+	}{
+		{"its table has it", 200, true, ""},
+		{"the follower is late", 200, false, "incomplete: "},
+		{"a gateway's timeout", 504, true, "abandoned: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, false)
+			b.filter.Followed = tt.followed
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
+			if part := c.Created(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
+				t.Fatalf("part %d", part)
+			}
+			err := c.LearnBody(t.Context(), []byte("<html>"), false)
+			if (err == nil) != (tt.doubt == "") {
+				t.Errorf("error %v", err)
+			}
+			for _, kind := range []string{"incomplete: ", "abandoned: ", "learn "} {
+				if n := len(b.filter.Journal.After(kind)); n > 0 != (kind == tt.doubt) {
+					t.Errorf("%d times %s", n, kind)
+				}
+			}
+			if c.MayCreate() {
+				t.Error("it may still create an order")
+			}
+		})
+	}
+}

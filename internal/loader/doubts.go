@@ -53,7 +53,7 @@ func (u *Loader) cleared(upTo changelog.Mark, again bool) {
 }
 
 func entryOf(at changelog.Mark) filter.Entry {
-	return filter.Entry{Log: at.LogID, Number: at.Seq}
+	return filter.Entry{Log: at.LogID, Number: at.Seq, Nonce: at.Nonce}
 }
 
 // reloadTrusted reads the sources for an operator who guarantees that they have every order.
