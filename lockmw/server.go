@@ -148,7 +148,12 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		}
 		req.Body = body
 		req.BodyState = order.BodyComplete
+		named := call.BodyEndOnly // before the body, to ext_authz too
 		call = a.gate.Open(req)
+		if !call.Decision.Refused && !named && call.RefuseByBody(stream.Context()) {
+			call.LogRefused(s.log)
+			return stream.Send(a.refuse(&call.Decision))
+		}
 	}
 	switch {
 	case call.Decision.Refused:
@@ -158,9 +163,6 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return stream.Send(pass.skip(&call))
 	case call.Decision.Action == gate.ActionLookup:
 		return s.handleLookup(stream, a, &call, &pass)
-	case !call.NeedsLock && pass.at == atBody && call.RefuseDuplicate(stream.Context()):
-		call.LogRefused(s.log)
-		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsLock:
 		return s.handleCreate(stream, &call, &pass)
 	}

@@ -30,6 +30,15 @@ func byBody(yaml string) string {
     match: {methods: [POST], path: /new}
     id: {json: order, format: digits}
     create: {filter: orders, learn: {response_header: x-new-order}}
+  - name: looked-up
+    match: {methods: [POST], path: /refund}
+    id: {json: order, format: digits}
+    lookup: {filter: orders}
+    settle: {lock: settlement}
+  - name: found
+    match: {methods: [POST], path: /find}
+    id: {json: order, format: digits}
+    lookup: {filter: orders}
   - name: order-create
 `, 1)
 }
@@ -175,6 +184,18 @@ func TestBodySeen(t *testing.T) {
 			s.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody).want(t, 200, "")
 			if b.last("fence") == "" || b.last("key") != "order:lock:1" {
 				t.Errorf("fence %q of key %q", b.last("fence"), b.last("key"))
+			}
+			for path, rule := range map[string]string{"/refund": "looked-up", "/find": "found"} {
+				s.must("POST", path, `{"order":99999}`, "Content-Type", jsonBody).want(t, 404, "absent")
+				s.must("POST", path, `{"order":3}`, "Content-Type", jsonBody).want(t, 200, "")
+				for verdict, want := range map[string]string{"absent": "1", "maybe": "1", "unknown": "0"} {
+					if n := s.metric(`ordergate_decisions_total{action="lookup",mode="enforce",rule="` + rule + `",verdict="` + verdict + `"}`); n != want {
+						t.Errorf("%s: %s are %s, want %s", path, n, verdict, want)
+					}
+				}
+				if n := b.arrived(path); n != 1 {
+					t.Errorf("%s: %d requests reached the backend", path, n)
+				}
 			}
 			for range mostEnded {
 				s.leaveWithinBody("/settle", `{"order":`)

@@ -208,7 +208,8 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 	for _, c := range m.config.Filters {
 		window := c.Freshness.Window
 		once := changelog.LongestWait(loader.AppendTimeout, c.ChangeLog.Lease, window)
-		longest = max(longest, loader.CaughtUpWithin+once+changelog.Again(loader.AppendTimeout, window)+slack) // an ID, and then a doubt
+		// An ID, and then a doubt. A doubt after CaughtUp takes less.
+		longest = max(longest, once+changelog.Again(loader.AppendTimeout, window)+slack)
 	}
 	return longest
 }

@@ -29,6 +29,7 @@ type Call struct {
 	sampled       bool        // the lookup may be one of Verifier.Sample
 	accept        string      // see Accept
 	namedID       string      // the ID in the request of a create; "": none
+	bodyIDs       []string    // the orders, if the request's body names them, for RefuseByBody
 	// conditionValues are those of the headers that the conditions of a settlement use.
 	conditionValues []string
 	idPrefix        string   // of the ID that a create learns: the parts in its request
@@ -92,6 +93,9 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	c.Decision.Observed = c.policy.Observe
 	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
+	if !judged && m.Result == order.Named && req.BodyState == order.BodyComplete && !hasVerdict(req.Header, VerdictMaybe) {
+		c.bodyIDs = cloneIDs(m)
+	}
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
 		// here too.
@@ -105,6 +109,10 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		// So Open refuses unreadable requests by its own rules.
 		c.Decision.Offset = m.Offset
 		if c.rejectUnreadable(m, req.Header, judged) {
+			return c
+		}
+		if m.Result == order.NeedsBody {
+			c.NeedsBody = !judged
 			return c
 		}
 		c.watchedID = strings.Clone(c.policy.Lookup.watchedID(m, req.Method))

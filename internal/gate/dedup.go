@@ -59,7 +59,7 @@ func (d *Dedup) unconfirmed() Verdict {
 
 // goesOn reports, without blocking, that a create goes on: its order is certainly new, the
 // backend chooses it, or it is in a body that was not passed on, which ext_proc sees
-// ([Call.RefuseDuplicate]).
+// ([Call.RefuseByBody]).
 func (d *Dedup) goesOn(m order.Match) bool {
 	return m.ID == "" || d.Filter.MayContain(m.ID) == presence.Absent
 }
@@ -70,23 +70,6 @@ func (d *Dedup) decide(ctx context.Context, m order.Match) Verdict {
 		return VerdictNone
 	}
 	return d.Decide(ctx, strings.Clone(m.ID))
-}
-
-// RefuseDuplicate decides about a create without a lock whose request names its order in its
-// body, which ext_authz has not seen. It reports whether the create is refused, and blocks as
-// Decide does.
-func (c *Call) RefuseDuplicate(ctx context.Context) bool {
-	dedup := c.policy.dedup()
-	if dedup == nil || c.namedID == "" {
-		return false
-	}
-	v := dedup.Decide(ctx, c.namedID)
-	if v != VerdictDuplicate && v != VerdictUnavailable {
-		return false
-	}
-	c.decide(v)
-	c.Decision.Refused = !c.policy.Observe
-	return c.Decision.Refused
 }
 
 // dedup returns the dedup of a rule; nil: it has none.

@@ -20,6 +20,9 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	}
 	switch {
 	case d.Verdict != VerdictNone || p.looksUpNothing(&m):
+	case p.Lookup != nil && m.ID == "" && m.Result == order.NeedsBody:
+		d.Verdict = VerdictUnknown // RefuseByBody counts the verdict
+		return d
 	case p.Lookup != nil:
 		a := p.Lookup.mayContain(m)
 		if a == presence.NotInMemory {
@@ -153,8 +156,33 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, refuses && !p.Observe
 }
 
+// RefuseByBody does for a call what Screen does, if its body names the orders and ext_authz has not
+// seen it. It reports whether the call is refused. It blocks as Screen does.
+func (c *Call) RefuseByBody(ctx context.Context) bool {
+	if len(c.bodyIDs) == 0 {
+		return false
+	}
+	p, d := c.policy, c.Decision
+	switch dedup := p.dedup(); {
+	case p.Lookup != nil:
+		d.Action, d.ID = ActionLookup, c.bodyIDs[0]
+		p.setPresence(&d, p.Lookup.lookUp(ctx, c.bodyIDs), c.watchedID != "")
+		c.sampled = c.sampled || d.Verified
+	case dedup != nil && !c.NeedsLock: // with a lock, it is decided under the lock
+		d.ID = c.bodyIDs[0]
+		p.setVerdict(&d, dedup.Decide(ctx, d.ID))
+	default:
+		return false
+	}
+	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, c.gate.now().Sub(c.start))
+	if d.Refused {
+		c.Decision = d
+	}
+	return d.Refused
+}
+
 // mayContain asks the filter's memory. A list is absent if all of its orders are. Without
-// an ID, because the body was not passed on, the answer is Unknown.
+// an ID the answer is Unknown.
 func (l *Lookup) mayContain(m order.Match) presence.Answer {
 	if m.ID == "" {
 		return presence.Unknown
