@@ -17,7 +17,6 @@ const (
 type readings struct {
 	session    bool // drops ;jsessionid= at the end of a path, and nothing else reads it
 	params     bool // cuts ;name=value off path segments
-	backslash  bool // reads \ as /
 	anyCase    bool // reads /ORDERS as /orders, also by Unicode folding
 	trailing   bool // ignores the rest of the last segment after its name: a slash, .json, a space
 	indexPHP   bool // reaches a route through /index.php/..., or /?route=...
@@ -28,7 +27,7 @@ type readings struct {
 }
 
 var profiles = [...]readings{
-	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true, authority: true, members: true},
+	Strict: {params: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true, authority: true, members: true},
 	Tomcat: {session: true, params: true, anyDepth: true},
 	Spring: {session: true, params: true, trailing: true, parameters: true},
 	PHP:    {trailing: true, indexPHP: true, parameters: true, authority: true, members: true},
@@ -40,7 +39,7 @@ var frontControllers = []string{"/index.php", "/"}
 // union is what at least one of two backends does.
 func (r readings) union(o readings) readings {
 	return readings{
-		session: r.session || o.session, params: r.params || o.params, backslash: r.backslash || o.backslash, anyCase: r.anyCase || o.anyCase,
+		session: r.session || o.session, params: r.params || o.params, anyCase: r.anyCase || o.anyCase,
 		trailing: r.trailing || o.trailing, indexPHP: r.indexPHP || o.indexPHP, parameters: r.parameters || o.parameters,
 		anyDepth: r.anyDepth || o.anyDepth, authority: r.authority || o.authority,
 		members: r.members || o.members,

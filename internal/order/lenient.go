@@ -69,9 +69,7 @@ func (t *Table) readings(path string, try func(string) bool) bool {
 
 // readingsAsIs is readings without decoding.
 func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
-	if t.lenient.backslash {
-		path = strings.ReplaceAll(path, `\`, "/")
-	}
+	path = strings.ReplaceAll(path, `\`, "/") // as Tomcat does with allowBackslash
 	if t.lenient.authority {
 		// parse_url of PHP, like other parsers of URLs, reads the text after two slashes as
 		// a host.
@@ -299,7 +297,7 @@ func (t *Table) scripts(path string, try func(string) bool) bool {
 	if folder, ok := strings.CutSuffix(path, indexScript); ok {
 		return try(folder+"/") || folder != "" && try(folder)
 	}
-	return !strings.HasSuffix(path, end) && try(strings.TrimSuffix(path, "/")+indexScript)
+	return false // the table has the path of each folder with a script
 }
 
 // withoutScript removes the PHP script from the start of a path: /index.php/orders.

@@ -71,6 +71,44 @@ func TestSlashAtTheEnd(t *testing.T) {
 	}
 }
 
+// TestPageBesideOrders has a page whose path is that of an order without its ID. It is another
+// page, which a rule or pass may have for itself.
+func TestPageBesideOrders(t *testing.T) {
+	for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {
+		order := Rule{Name: "order", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), Optional: true, Backend: b}
+		create := Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", Backend: b}
+		pass := Rule{Name: "page", Methods: []string{"GET"}, Path: "/orders/", Pass: true, Backend: b}
+		page := Rule{Name: "page", Methods: []string{"GET"}, Path: "/orders/", IDs: at(InQuery, "id"), Optional: true, Backend: b}
+		for _, tt := range []struct {
+			name, method, target string
+			rules                []Rule
+			rule                 int
+			want                 string
+		}{
+			{"no rule has it", "GET", "/orders/", []Rule{order}, -1, ""},
+			{"no rule has it, with a query", "GET", "/orders/?page=2", []Rule{order}, -1, ""},
+			{"a create beside it", "GET", "/orders/", []Rule{create, order}, 0, "path_near"},
+			{"pass", "GET", "/orders/", []Rule{create, order, pass}, -1, ""},
+			{"pass, the create with a slash", "POST", "/orders/", []Rule{create, order, pass}, 0, "path_near"},
+			{"pass, the create", "POST", "/orders", []Rule{create, order, pass}, 0, ""},
+			{"a rule", "GET", "/orders/?id=42", []Rule{create, order, page}, 2, "42"},
+			{"a rule, without an ID", "GET", "/orders/", []Rule{create, order, page}, 2, ""},
+			{"a rule, an order", "GET", "/orders/42", []Rule{create, order, page}, 1, "42"},
+			{"pass, an order", "GET", "/orders/42", []Rule{pass, order}, 1, "42"},
+			{"a blank", "GET", "/orders/%20", []Rule{pass, order}, 1, "malformed_id"},
+		} {
+			table, err := NewTable(tt.rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := (&oddRequest{method: tt.method, target: tt.target}).answer(table)
+			if m := table.Match(Request{Method: tt.method, Target: tt.target, BodyState: BodyComplete}); m.Rule != tt.rule || got != tt.want {
+				t.Errorf("profile %d: %s: %s %s: got rule %d and %q, want %d and %q", b, tt.name, tt.method, tt.target, m.Rule, got, tt.rule, tt.want)
+			}
+		}
+	}
+}
+
 // TestSession has paths with the session of a servlet container.
 func TestSession(t *testing.T) {
 	for _, tt := range []struct{ method, target, servlet, strict, php string }{
@@ -88,7 +126,7 @@ func TestSession(t *testing.T) {
 		{"POST", "/orders;jsessionid=A/42/settle", "path_near", "path_near", ""},
 		{"POST", "/orders/42;jsessionid=A/settle", "malformed_id", "malformed_id", "malformed_id"},
 		{"POST", "/orders/42/settle/;jsessionid=A", "path_near", "path_near", ""},
-		{"GET", "/orders;jsessionid=A", "", "path_near", ""},
+		{"GET", "/orders;jsessionid=A", "", "", ""},
 		{"GET", "/free;jsessionid=A", "", "", ""},
 	} {
 		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -27,18 +28,20 @@ type backend struct {
 	// front has Envoy forward targets and headers as they are to a front controller that
 	// merges what it is told, and rules that let lookups' paths be under other methods.
 	front bool
+	// profile is the one that fits it. Spring 2.7 here ignores case, which only strict covers.
+	profile order.Backend
 	// run starts it, with a file for its sightings, and returns its address.
 	run func(t *testing.T, root, sightings string) (addr string)
 }
 
 var backends = []backend{
-	{name: "tomcat", run: func(t *testing.T, root, file string) string { return runJava(t, root, "tomcat", "spring35", file) }},
-	{name: "spring35", run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring35", "spring35", file) }},
-	{name: "php", run: func(t *testing.T, root, file string) string { return runPHP(t, root, "php", file) }},
-	{name: "spring27", soak: true, run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring27", "spring27", file) }},
-	{name: "nginx", soak: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "php", file) }},
-	{name: "fpm", front: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "front", file) }},
-	{name: "apache", front: true, run: func(t *testing.T, root, file string) string { return runApache(t, root, "front", file) }},
+	{name: "tomcat", profile: order.Tomcat, run: func(t *testing.T, root, file string) string { return runJava(t, root, "tomcat", "spring35", file) }},
+	{name: "spring35", profile: order.Spring, run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring35", "spring35", file) }},
+	{name: "php", profile: order.PHP, run: func(t *testing.T, root, file string) string { return runPHP(t, root, "php", file) }},
+	{name: "spring27", profile: order.Strict, soak: true, run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring27", "spring27", file) }},
+	{name: "nginx", profile: order.PHP, soak: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "php", file) }},
+	{name: "fpm", profile: order.PHP, front: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "front", file) }},
+	{name: "apache", profile: order.PHP, front: true, run: func(t *testing.T, root, file string) string { return runApache(t, root, "front", file) }},
 }
 
 // folder holds the backends' sources, from the root of the checkout.
@@ -54,9 +57,13 @@ func runJava(t *testing.T, root, name, jars, file string) string {
 	if _, err := os.Stat(lib); err != nil {
 		bedtest.Check(t, &testbed.MissingError{Program: ".cache/jars/" + filepath.Base(lib), Fetch: "differential"})
 	}
-	files := []string{filepath.Join(source, name, "Main.java"), filepath.Join(source, "shared", "Sightings.java")}
+	files := []string{filepath.Join(source, name, "Main.java")}
+	shared := []string{"Sightings.java", "Templates.java"}
 	if name != "tomcat" {
-		files = append(files, filepath.Join(source, "shared", "OrderController.java"), filepath.Join(source, "shared", "Ready.java"))
+		shared = append(shared, "OrderController.java", "Ready.java", "TemplateHandler.java")
+	}
+	for _, name := range shared {
+		files = append(files, filepath.Join(source, "shared", name))
 	}
 	classes := compile(t, root, name, lib, files)
 	p := start(t, name, nil, nil, java,

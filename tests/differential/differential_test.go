@@ -87,7 +87,9 @@ func seed(t *testing.T, soak bool) uint64 {
 func run(t *testing.T, b backend, seed uint64, size int) {
 	bed := bedtest.New(t)
 	file := filepath.Join(t.TempDir(), "sightings")
-	addr := newStack(t, bed, b.run(t, bed.Root(), file), b.front, size)
+	templates := writeTemplates(t, seed, file)
+	direct := b.run(t, bed.Root(), file)
+	addr := newStack(t, bed, direct, b.front, size)
 
 	known, unknown := plain(decoyEnd, b.front), plain(orderEnd, b.front)
 	wantSeen(t, b, known, sendAll(t.Context(), addr, known, 1), readSightings(t, file))
@@ -121,6 +123,7 @@ func run(t *testing.T, b backend, seed uint64, size int) {
 		}
 		t.Errorf("%s: %v", b.name, c)
 	}
+	wantTemplates(t, b, seed, direct, file, templates)
 }
 
 // wantSeen checks that plain requests for orders that exist reach the backend,

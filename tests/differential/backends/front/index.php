@@ -6,6 +6,7 @@
 // What it takes for an order goes to $SIGHTINGS, as in ../php/index.php.
 
 require __DIR__ . '/seen.php';
+require __DIR__ . '/templates.php';
 
 // A route that is known, with what its path says. Lookups are of the methods named.
 function run(bool $settle, array $vars, array $methods, string $via): void
@@ -26,6 +27,7 @@ if (!is_string($path)) { // what it cannot parse, or a host without a path
 }
 $called = preg_match('#^/+(index\.php(/|$)|$)#', rawurldecode($path)); // by its own path
 $path = preg_replace('#^/+index\.php(?=/|$)#i', '', rawurldecode($path)) ?: '/';
+by_template($path, 'parse_url');
 if (preg_match('#^/+orders/+([^/]+)(/+settle)?/*$#i', $path, $m)) {
     run(isset($m[2]), ['id' => $m[1]], READ, 'path');
 }

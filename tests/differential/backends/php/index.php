@@ -71,6 +71,10 @@ function by_place(string $place, bool $settle, string $via): void
     }
 }
 
+require __DIR__ . '/../front/templates.php';
+$decoded = rawurldecode(strtok($_SERVER['REQUEST_URI'], '?') ?: '');
+by_template(preg_replace('#^/+index\.php(?=/)#', '', $decoded), 'REQUEST_URI');
+by_template($_SERVER['PATH_INFO'] ?? '', 'PATH_INFO');
 by_path($_SERVER['REQUEST_URI'], 'REQUEST_URI', '(?:/+index\.php)?');
 by_path($_SERVER['PATH_INFO'] ?? '', 'PATH_INFO');
 foreach (['HTTP_X_ORIGINAL_URL', 'HTTP_X_REWRITE_URL'] as $header) {

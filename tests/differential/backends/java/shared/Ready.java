@@ -18,6 +18,7 @@ final class Ready implements ApplicationListener<ServletWebServerInitializedEven
 
     @Override
     public void onApplicationEvent(ServletWebServerInitializedEvent event) {
+        TemplateHandler.register(event.getApplicationContext());
         System.out.println("listening on 127.0.0.1:" + event.getWebServer().getPort());
     }
 

@@ -48,6 +48,12 @@ public class Main extends HttpServlet {
         context.setAllowCasualMultipartParsing(true);
         Tomcat.addServlet(context, "orders", new Main());
         context.addServletMappingDecoded("/*", "orders");
+        for (int i = 0; i < Templates.ALL.size(); i++) {
+            if (!Templates.ALL.get(i).contains("{")) {
+                Tomcat.addServlet(context, "template" + i, new TemplateServlet(i + 1));
+                context.addServletMappingDecoded(Templates.ALL.get(i), "template" + i);
+            }
+        }
         tomcat.start();
         System.out.println("listening on 127.0.0.1:" + connector.getLocalPort());
         tomcat.getServer().await();
@@ -58,6 +64,7 @@ public class Main extends HttpServlet {
         String[] path = split(request.getPathInfo());
         // Once with the container's idea of the path, once with our own.
         byPath(request, path, "getPathInfo");
+        byTemplate(request, path);
         String[] own = split(decoded(request.getRequestURI()).toLowerCase());
         byPath(request, own, "getRequestURI");
         if (ends(path, 2) && (is(path, 1, "settle") || is(path, 1, "order"))) {
@@ -65,6 +72,36 @@ public class Main extends HttpServlet {
         }
         response.setContentType("text/plain");
         response.getWriter().println("done");
+    }
+
+    /** A servlet that Tomcat itself maps to one template. */
+    static class TemplateServlet extends HttpServlet {
+        final long number; // from 1 on
+
+        TemplateServlet(long number) {
+            this.number = number;
+        }
+
+        @Override
+        protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
+            see(request, false, number, "template by Tomcat");
+            response.getWriter().println("done");
+        }
+    }
+
+    /** The first template of these segments. */
+    void byTemplate(HttpServletRequest request, String[] path) {
+        for (int i = 0; i < Templates.ALL.size(); i++) {
+            String[] want = split(Templates.ALL.get(i));
+            boolean same = want.length == path.length;
+            for (int j = 0; same && j < want.length; j++) {
+                same = want[j].equals(path[j]) || want[j].equals("{id}");
+            }
+            if (same) {
+                see(request, false, i + 1L, "template by getPathInfo");
+                return;
+            }
+        }
     }
 
     void byPath(HttpServletRequest request, String[] path, String via) {
