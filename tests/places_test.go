@@ -73,6 +73,7 @@ func TestPlaces(t *testing.T) {
 			}
 		})
 	}
+	s.must("GET", "/orders/", "").want(t, 200, "") // no order: another page
 }
 
 // TestBatch settles several orders in one call: all of them are locked, or none.
