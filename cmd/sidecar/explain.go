@@ -48,6 +48,7 @@ type explanation struct {
 	Answers  *meanings  `json:"answers"`   // what the backend's answers mean; null: their status tells
 	Possible []possible `json:"possible"`
 
+	Near     []neighbour `json:"near"`      // rules that the request, which no rule guards, misses by one thing
 	Part     *string     `json:"part"`      // the part of the request that Reason names
 	PartText *string     `json:"part_text"` // the part; of a long one, the text around the byte
 	Offset   *int        `json:"offset"`    // of Byte or Piece in the part, in bytes
@@ -265,7 +266,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	}
 	e := &explanation{
 		Method: q.Method, Target: visible(q.Target),
-		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, grpc: gate.IsGRPC(&q.Request),
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),
 	}
 	decision, m := q.gate.Screen(ctx, q.Request), q.table.Match(q.Request)
 	if m.Rule < 0 {
@@ -335,7 +336,9 @@ func (q *explainer) explainUnmatched(e *explanation) error {
 	if m.Rule >= 0 && q.rules[m.Rule].Pass && matches {
 		e.Rule = &q.rules[m.Rule].Name
 		e.Because = "the rule exempts it: the request goes on"
+		return nil
 	}
+	e.Near = q.neighbours()
 	return nil
 }
 

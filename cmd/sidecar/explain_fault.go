@@ -6,7 +6,6 @@ import (
 	"iter"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -197,6 +196,9 @@ func (q *explainer) locateFault(e *explanation, p *gate.Policy, reason order.Rea
 			e.setFault(part, text, m.Offset, "")
 			return
 		}
+		if part == "query" && q.locateByRemoval(e, query, m) {
+			return
+		}
 		q.locateByPrefix(e, part, func(r order.Request) bool {
 			got := q.table.Match(r)
 			return got.Rule == m.Rule && got.Reason == m.Reason
@@ -312,55 +314,6 @@ func (e *explanation) locateRepeated() {
 			}
 		}
 	}
-}
-
-// locateByPrefix finds the header, parameter or field that caused the reason. The gate reads
-// them in order and stops at the first fault. So a binary search finds the shortest prefix
-// that the gate refuses for the same reason: its last element is the fault. Part is that of the
-// reason; same reports whether the gate refuses a request for it.
-func (q *explainer) locateByPrefix(e *explanation, part string, same func(order.Request) bool) {
-	// The content-* headers stay. Without them the gate would not read the body, and the
-	// search would blame them for a fault in it.
-	var stay, others order.HeaderList
-	for _, h := range q.headers {
-		if strings.HasPrefix(h[0], "content-") {
-			stay = append(stay, h)
-		} else {
-			others = append(others, h)
-		}
-	}
-	r := q.Request
-	if n := sort.Search(len(others), func(n int) bool {
-		r.Header = slices.Concat(stay, others[:n])
-		return same(r)
-	}); n > 0 {
-		h := others[n-1]
-		text := h[0] + ": " + h[1]
-		e.setFault("header", text, 0, text)
-		return
-	}
-	path, query, _ := strings.Cut(q.Target, "?")
-	r = q.Request
-	if q.locatePair(e, "query", query, func(text string) bool { r.Target = path + "?" + text; return same(r) }) {
-		return
-	}
-	if part == "body" {
-		return // the fault is the whole body; a fault in a single field has another part
-	}
-	r = q.Request
-	q.locatePair(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
-}
-
-func (q *explainer) locatePair(e *explanation, part, text string, refused func(string) bool) bool {
-	ends, starts := []int{0}, []int{0}
-	for offset, pair := range pairs(text, "&") {
-		starts, ends = append(starts, offset), append(ends, offset+len(pair))
-	}
-	n := sort.Search(len(ends)-1, func(n int) bool { return refused(text[:ends[n]]) })
-	if n > 0 {
-		e.setFault(part, text, starts[n], text[starts[n]:ends[n]])
-	}
-	return n > 0
 }
 
 // shownBefore and shownAfter bound the text shown around the faulty byte, in bytes.

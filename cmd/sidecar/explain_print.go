@@ -72,6 +72,9 @@ func (e *explanation) print(w io.Writer) error {
 	} else {
 		line("reason", "%s: %s", *e.Reason, e.Because)
 	}
+	for _, n := range e.Near {
+		line("near", "%s, but %s", n.Rule, n.Text)
+	}
 	e.printFault(line)
 	e.Answers.print(line)
 	for _, l := range e.Live {

@@ -346,7 +346,7 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "answers", "because", "byte", "conditions", "enforced", "forgets", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "once_key", "part",
+		"actions", "answers", "because", "byte", "conditions", "enforced", "forgets", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "near", "offset", "once_key", "part",
 		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "stored", "table", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
