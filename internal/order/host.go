@@ -108,3 +108,16 @@ func forwardsHost(name string) bool {
 	}
 	return false
 }
+
+func (r *compiled) admitsHost(host string) bool {
+	return r.Host == "" || strings.EqualFold(r.Host, hostname(host))
+}
+
+// hostname removes the port and the trailing dot from an authority.
+func hostname(authority string) string {
+	i := strings.LastIndexByte(authority, ':')
+	if i >= 0 && strings.IndexByte(authority[i:], ']') < 0 { // not the colons of an IPv6 address
+		authority = authority[:i]
+	}
+	return strings.TrimSuffix(authority, ".")
+}

@@ -297,7 +297,8 @@ func (t *Table) scripts(path string, try func(string) bool) bool {
 	if folder, ok := strings.CutSuffix(path, indexScript); ok {
 		return try(folder+"/") || folder != "" && try(folder)
 	}
-	return false // the table has the path of each folder with a script
+	// The tree has the folder of each rule's script, but not of one that a {name} stands for.
+	return t.namesScript && !strings.HasSuffix(path, end) && try(strings.TrimSuffix(path, "/")+indexScript)
 }
 
 // withoutScript removes the PHP script from the start of a path: /index.php/orders.

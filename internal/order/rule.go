@@ -204,6 +204,17 @@ func compile(r Rule) (compiled, []segment, error) {
 	return c, segments, nil
 }
 
+// mayNameScript reports whether the last segment of the rule's path is a {name} that may be
+// index.php. That of an ID is not, unless the ID's format accepts it.
+func (c *compiled) mayNameScript(last segment) bool {
+	i := slices.IndexFunc(c.IDs, func(id ID) bool { return id.In == InPath && id.Name == last.text })
+	if !last.isVar || i < 0 {
+		return last.isVar
+	}
+	_, ok := c.IDs[i].Format.Canonical(indexScript[1:])
+	return ok
+}
+
 // isOrder reports whether an ID of the rule is an order's, not a part's or the limit's.
 func (c *compiled) isOrder(i int) bool { return i < c.orders }
 

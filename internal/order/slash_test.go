@@ -78,6 +78,11 @@ func TestPageBesideOrders(t *testing.T) {
 		order := Rule{Name: "order", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), Optional: true, Backend: b}
 		create := Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", Backend: b}
 		pass := Rule{Name: "page", Methods: []string{"GET"}, Path: "/orders/", Pass: true, Backend: b}
+		script := Rule{Name: "script", Methods: []string{"GET"}, Path: "/orders/{script}", IDs: at(InQuery, "id"), Backend: b}
+		named, namedWant := -1, "" // the rule that guards the folder's index.php
+		if profiles[b].indexPHP {
+			named, namedWant = 0, "path_near"
+		}
 		page := Rule{Name: "page", Methods: []string{"GET"}, Path: "/orders/", IDs: at(InQuery, "id"), Optional: true, Backend: b}
 		for _, tt := range []struct {
 			name, method, target string
@@ -95,6 +100,7 @@ func TestPageBesideOrders(t *testing.T) {
 			{"a rule, without an ID", "GET", "/orders/", []Rule{create, order, page}, 2, ""},
 			{"a rule, an order", "GET", "/orders/42", []Rule{create, order, page}, 1, "42"},
 			{"pass, an order", "GET", "/orders/42", []Rule{pass, order}, 1, "42"},
+			{"a script by a name", "GET", "/orders/", []Rule{order, script}, named, namedWant},
 			{"a blank", "GET", "/orders/%20", []Rule{pass, order}, 1, "malformed_id"},
 		} {
 			table, err := NewTable(tt.rules)

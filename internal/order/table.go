@@ -22,6 +22,9 @@ type Table struct {
 	// is in near as a folder, or near folds its upper-case letters.
 	plainNear bool
 
+	// namesScript means that a guarding rule's path ends in a {name} that may be index.php.
+	namesScript bool
+
 	controllers []string            // paths at which parameters choose what runs, in lower case
 	chosen      []string            // those of rules that match by a parameter
 	orders      []compiled          // the rules that read an order's ID
@@ -95,6 +98,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			continue
 		}
 		t.near.add(segments, i)
+		t.namesScript = t.namesScript || c.mayNameScript(segments[len(segments)-1])
 		t.plainNear = t.plainNear || t.near.spell(r.Path) != r.Path
 		if r.Path != withoutSlash(r.Path) {
 			t.plainNear = true
@@ -372,19 +376,6 @@ func (r *compiled) admitsMethod(method string) bool {
 		}
 	}
 	return false
-}
-
-func (r *compiled) admitsHost(host string) bool {
-	return r.Host == "" || strings.EqualFold(r.Host, hostname(host))
-}
-
-// hostname removes the port and the trailing dot from an authority.
-func hostname(authority string) string {
-	i := strings.LastIndexByte(authority, ':')
-	if i >= 0 && strings.IndexByte(authority[i:], ']') < 0 { // not the colons of an IPv6 address
-		authority = authority[:i]
-	}
-	return strings.TrimSuffix(authority, ".")
 }
 
 // lower folds ASCII letters. It allocates only if there are upper-case ones.
