@@ -127,8 +127,9 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 // client send one.
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
-	d := replies.gate.Screen(ctx, c.request())
-	if !d.Refused && replies.gate.Unattached(&d) {
+	req := c.request()
+	d := replies.gate.Screen(ctx, req)
+	if !d.Refused && replies.gate.Unattached(&d, req.Method) {
 		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name)
 	}
 	if d.Refused {

@@ -35,6 +35,27 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o.missing.Note(call.LogArgs()...)
 }
 
+// endCheck detects whether Envoy shows how answers to settlements end. With allow_mode_override:
+// false it does not.
+type endCheck struct {
+	shown   atomic.Bool  // at least once
+	without atomic.Int32 // settlements that have ended without it
+	missing *recurring.Problem
+}
+
+// minWithoutEnd settlements are no client that left.
+const minWithoutEnd = 2
+
+// endUnanswered handles the end of a settlement whose answer has not ended. A client that leaves
+// causes the same, so it counts only while no answer has ended.
+func (s *Server) endUnanswered(call *gate.Call) {
+	if s.ends.shown.Load() || call.Observed() || s.ends.without.Add(1) < minWithoutEnd {
+		return
+	}
+	s.opts.EndsMissing()
+	s.ends.missing.Note(call.LogArgs()...)
+}
+
 // cutOffWaits detects that Envoy gives ordergate less time than the wait for a lock may
 // take (message_timeout). Such a stream ends like that of a client that leaves, as measured
 // with Envoy 1.40: with EOF, and without a message of its answer. But all of them end after

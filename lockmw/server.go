@@ -28,6 +28,9 @@ type Options struct {
 	// AttributesMissing is called for each answer, under an enforced rule, that arrived
 	// without the attributes of its outcome. It must be quick. Nil: it is not called.
 	AttributesMissing func()
+	// EndsMissing is called for each settlement that ended before Envoy showed the end of its
+	// answer, if Envoy has shown no such end yet, from the second on. It must not block.
+	EndsMissing func()
 	Logger            *slog.Logger // nil: none
 }
 
@@ -41,6 +44,7 @@ type Server struct {
 	problems   *gate.Problems
 	bodies     bodyCheck
 	attributes attributeCheck
+	ends       endCheck
 	waits      cutOffWaits
 	delayed    delayedAnswers
 }
@@ -64,6 +68,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.BodyUnseen == nil {
 		opts.BodyUnseen = func() {}
 	}
+	if opts.EndsMissing == nil {
+		opts.EndsMissing = func() {}
+	}
 	if opts.AttributesMissing == nil {
 		opts.AttributesMissing = func() {}
 	}
@@ -75,6 +82,10 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		"Envoy does not report the origin of an answer, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
 			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		"Envoy reports the origin of answers")
+	s.ends.missing = recurring.New(opts.Logger, slog.LevelError,
+		"settlements end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each stays locked for on_unknown_outcome.hold: "+
+			"set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc",
+		"Envoy shows how answers end")
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
 		"settlements are no longer given up after the same time")
@@ -128,7 +139,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	a, req := s.current.Load(), request(headers)
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
-	a.gate.Arrived(call.Decision.Rule)
+	a.gate.Arrived(call.Decision.Rule, req.Method)
 	if call.NeedsBody && !call.Decision.Refused {
 		pass.at = atBody
 		if call.HidesPath() {

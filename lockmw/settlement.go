@@ -161,6 +161,7 @@ func (b *settlement) learn(do func(context.Context) error) {
 // client sees its end.
 func (b *settlement) finish() {
 	step := b.call.Finished()
+	b.server.ends.shown.Store(true)
 	if step.NotStored != "" {
 		b.server.problems.NotStored(b.call, step.NotStored)
 	}
@@ -189,6 +190,9 @@ func (b *settlement) onEnd() {
 	b.over = true
 	cleanup, done := b.server.cleanupContext(b.stream.Context())
 	defer done()
+	if b.call.AwaitsAnswer() {
+		b.server.endUnanswered(b.call)
+	}
 	b.call.Ended(cleanup)
 	b.cancel()
 	if b.call.MayCreate() && b.replied {

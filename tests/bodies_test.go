@@ -92,6 +92,13 @@ func TestBodyUnseen(t *testing.T) {
 	}
 	s.must("GET", "/orders/77", "").want(t, 200, "")
 	s.must("GET", "/orders/78", "").want(t, 404, "absent")
+
+	// Nor does Envoy show the end of answers, so that each settled order stays locked.
+	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	s.wantLogged("ERROR", "settlements end before ordergate has seen the end of their answers", "commission-settle", "allow_mode_override")
+	if status, reasons := s.readiness(); status != 503 || !strings.Contains(reasons["response ends"], "allow_mode_override") {
+		t.Errorf("readiness %d, %v", status, reasons)
+	}
 }
 
 // TestBodyUnseenWithoutAnswers has an Envoy that shows neither bodies nor answers.
@@ -172,7 +179,7 @@ func TestBodySeen(t *testing.T) {
 		envoy []string
 	}{
 		{"asked for", nil},
-		{"by Envoy's configuration", append(noOverride, "request_body_mode: NONE", "request_body_mode: BUFFERED")},
+		{"by Envoy's configuration", append(slices.Clip(noOverride), "request_body_mode: NONE", "request_body_mode: BUFFERED", "response_body_mode: NONE", "response_body_mode: STREAMED")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -49,11 +49,12 @@ func TestWritesPastExtProc(t *testing.T) {
     match: {methods: [GET], path: /new.php}
     create: {filter: orders, learn: {response_json: orderId}}
   - name: settle-by-link
-    match: {methods: [GET], path: /settle.php}
+    match: {methods: [GET, POST], path: /settle.php}
     id: {query: id}
     settle: {lock: settlement}
   - name: order-create
 `)})
+	s.must("POST", "/settle.php?id=6", "").want(t, 200, "") // by its route, it reaches ext_proc
 	begin := time.Now()
 	bedtest.Eventually(t, "a settlement is refused", func() bool {
 		return s.must("GET", "/settle.php?id=5", "").verdict == "unavailable"
@@ -70,6 +71,7 @@ func TestWritesPastExtProc(t *testing.T) {
 		s.must("GET", "/new.php?do=create&id=77", "")
 		return s.must("GET", "/orders/77", "").status == 200
 	})
+	s.must("POST", "/settle.php?id=6", "").want(t, 200, "")
 	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
 }
 

@@ -53,6 +53,12 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		})
 	}
+	if m.endsMissing.isRecent() {
+		list = append(list, health.Condition{
+			Name: "response ends", Reason: "Envoy does not show how answers to settlements end, so that the order of each stays locked for on_unknown_outcome.hold: " +
+				"set allow_mode_override: true, or response_body_mode: STREAMED, in its ext_proc",
+		})
+	}
 	list = append(list, m.confirmers.conditions()...)
 	return append(list, m.active.condition())
 }
@@ -86,3 +92,7 @@ func (m *Engine) BodyUnseen() { m.bodiesMissing.note() }
 // AttributesMissing records that Envoy sent an answer without the attributes of its outcome. It
 // is safe for concurrent use.
 func (m *Engine) AttributesMissing() { m.attributesMissing.note() }
+
+// EndsMissing records that a settlement ended before Envoy showed the end of its answer. It is safe
+// for concurrent use.
+func (m *Engine) EndsMissing() { m.endsMissing.note() }

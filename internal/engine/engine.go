@@ -51,6 +51,8 @@ type Engine struct {
 	unattached recentEvent
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
+	// endsMissing: Envoy does not show how answers to settlements end.
+	endsMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
 	warnings   recurring.Warnings
 	process    string // names this process to an operator who inspects a lock

@@ -2,16 +2,17 @@ package gate
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 	"time"
 )
 
-// attachment notices that the requests of a rule pass ext_authz, and that none reaches ext_proc:
-// Envoy's route skips it, or the chain lacks it. They would be settled without a lock, and their
-// new orders not learned.
+// attachment notices that requests of a rule pass ext_authz, and that none reaches ext_proc: Envoy's
+// route skips it, or the chain lacks it. They would be settled without a lock, and their new orders
+// not learned. Reads and writes of a rule have an attachment each, as they may have different routes.
 type attachment struct {
 	arrived atomic.Bool  // one has reached ext_proc
-	passed  atomic.Int64 // how many have passed ext_authz before
+	missed  atomic.Int64 // how many have passed ext_authz since one has reached ext_proc
 	since   atomic.Int64 // when the first of these did, in ns since 1970
 	noticed atomic.Int64 // when the last one was noticed that may pass all the same
 }
@@ -19,35 +20,57 @@ type attachment struct {
 const (
 	// minUnattached is how many requests may be lost on their way, such as with their clients.
 	minUnattached = 3
+	// minDetached is the same where requests have arrived before: they may also have gone to another
+	// instance, and clients could have them refused by leaving.
+	minDetached = 20
 	// unattachedAfter is longer than a request takes from ext_authz to ext_proc.
 	unattachedAfter = 3 * time.Second
 	// retryUnattached is how often one request passes, to find out that Envoy was repaired.
 	retryUnattached = 10 * time.Second
 )
 
+// attachment returns that of a rule's requests with a method.
+func (g *Gate) attachment(rule int, method string) *attachment {
+	if method == http.MethodGet || method == http.MethodHead {
+		return &g.attachments[rule][0]
+	}
+	return &g.attachments[rule][1]
+}
+
 // Arrived reports that a request of the rule has reached ext_proc.
-func (g *Gate) Arrived(rule int) {
-	if rule >= 0 && !g.attachments[rule].arrived.Load() {
-		g.attachments[rule].arrived.Store(true)
+func (g *Gate) Arrived(rule int, method string) {
+	if rule < 0 {
+		return
+	}
+	a := g.attachment(rule, method)
+	if !a.arrived.Load() {
+		a.arrived.Store(true)
+	}
+	if a.missed.Load() != 0 {
+		a.missed.Store(0)
 	}
 }
 
-// Unattached reports whether a request that ext_authz lets pass belongs to a rule whose requests
-// never reach ext_proc. It refuses those that need a lock, but for one now and then. A create
-// goes on, and is a doubt.
-func (g *Gate) Unattached(d *Decision) bool {
-	if d.Rule < 0 || g.attachments[d.Rule].arrived.Load() {
+// Unattached reports whether a request that ext_authz lets pass is one of those that do not reach
+// ext_proc. It refuses those that need a lock, but for one now and then. A create goes on, and is a
+// doubt.
+func (g *Gate) Unattached(d *Decision, method string) bool {
+	if d.Rule < 0 {
 		return false
 	}
-	p, a := &g.policies[d.Rule], &g.attachments[d.Rule]
+	p := &g.policies[d.Rule]
 	if !p.HasCalls() || p.Observe {
 		return false
 	}
-	now := g.now()
-	if a.passed.Add(1) == 1 {
+	a, now, least := g.attachment(d.Rule, method), g.now(), int64(minUnattached)
+	missed := a.missed.Add(1)
+	if missed == 1 {
 		a.since.Store(now.UnixNano())
 	}
-	if a.passed.Load() <= minUnattached || now.UnixNano()-a.since.Load() < int64(unattachedAfter) {
+	if a.arrived.Load() {
+		least = minDetached
+	}
+	if missed <= least || now.UnixNano()-a.since.Load() < int64(unattachedAfter) {
 		return false
 	}
 	last := a.noticed.Load()

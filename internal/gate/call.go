@@ -469,6 +469,9 @@ func (c *Call) Ended(ctx context.Context) Step {
 	return Step{Cancel: e == cancel}
 }
 
+// AwaitsAnswer reports whether the call was forwarded with a lock, and its answer has not ended.
+func (c *Call) AwaitsAnswer() bool { return c.bracket.state == running || c.bracket.isCutOff() }
+
 func (c *Call) bracketEvent(e event, o Outcome) effect {
 	if !c.NeedsLock {
 		return nothing

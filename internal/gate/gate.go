@@ -212,7 +212,7 @@ type Gate struct {
 	record   Recorder
 	now      func() time.Time
 
-	attachments []attachment // by rule
+	attachments [][2]attachment // by rule: of its reads, and of its writes
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -229,7 +229,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{table: table, policies: policies, record: record, now: now, attachments: make([]attachment, len(policies))}, nil
+	return &Gate{table: table, policies: policies, record: record, now: now, attachments: make([][2]attachment, len(policies))}, nil
 }
 
 func (p *Policy) check() error {
