@@ -259,7 +259,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		others = OtherMethodsRefuse
 	}
 	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)
-	if r.Create != nil && len(r.IDs) == 0 && !doc.given(path+".id") {
+	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{}} // has the format of the ID in the answer
 	}
 	if r.Create != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -60,7 +61,11 @@ func (f *Filter) MarkIncomplete(ctx context.Context, reason string, began time.T
 
 func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late time.Duration) error {
 	if _, _, doubted := f.Doubts(); !doubted {
-		f.log.Error("there may be an order with an unknown ID: its possible IDs are not absent until the sources are reloaded", "reason", what.reason)
+		level := slog.LevelError
+		if what.mayBeCreated { // a client can cause it by leaving
+			level = slog.LevelWarn
+		}
+		f.log.Log(ctx, level, "there may be an order with an unknown ID: its possible IDs are not absent until the sources are reloaded", "reason", what.reason)
 	}
 	what.since = what.since.Truncate(time.Millisecond) // the precision of the log
 	// Here first, as in Learn. The log brings it once more.

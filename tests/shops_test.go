@@ -94,6 +94,18 @@ func (s *shop) wantNoneOf(text string) {
 	}
 }
 
+// wantQuietStart checks that a right first start logs no trouble.
+func (s *shop) wantQuietStart() {
+	s.t.Helper()
+	log, err := os.ReadFile(s.gate.Output())
+	must(s.t, err)
+	for l := range strings.Lines(string(log)) {
+		if strings.Contains(l, "level=WARN") || strings.Contains(l, "level=ERROR") {
+			s.t.Errorf("at the start: %s", l)
+		}
+	}
+}
+
 // cookie is the session that an answer sets.
 func (a answer) cookie() string {
 	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
@@ -119,6 +131,7 @@ func TestSpringShop(t *testing.T) {
 	bedtest.Eventually(t, "an order can be absent", func() bool {
 		return s.must("GET", "/orders/17000008000000000", "").verdict == "absent"
 	})
+	s.wantQuietStart()
 	s.must("GET", "/", "").want(t, 200, "")
 	s.must("GET", "/index;jsessionid=A1", "").want(t, 200, "")
 	s.must("GET", "/orders/17000000000000001", "").want(t, 200, "")
@@ -215,6 +228,7 @@ func TestFrontShop(t *testing.T) {
 	bedtest.Eventually(t, "an order can be absent", func() bool {
 		return s.must("GET", orderPage+"8000000", "").verdict == "absent"
 	})
+	s.wantQuietStart()
 	for _, page := range []string{"/", "/index.php", "/index.php?route=common/home", "/?route=common/home", "/index.php?route=other/page&order_id=9"} {
 		s.must("GET", page, "").want(t, 200, "")
 	}

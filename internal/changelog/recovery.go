@@ -27,7 +27,7 @@ func (l *Log) reportDoubt(d Doubt) {
 	}
 	l.mu.Unlock()
 	if logs {
-		l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+		l.opts.Logger.Log(context.Background(), l.troubleLevel(), "there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
 	}
 	l.opts.OnDoubt(d)
 }

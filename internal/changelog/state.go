@@ -1,7 +1,9 @@
 package changelog
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"time"
 )
@@ -51,6 +53,14 @@ func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state.Err
+}
+
+// troubleLevel is the log level of what is usual until the tables are followed for the first time.
+func (l *Log) troubleLevel() slog.Level {
+	if l.RequiredJoined() {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // RequiredJoined reports whether all members of [Options.Require] were there at one time since Run
@@ -106,7 +116,7 @@ func (l *Log) setPhase(phase Phase, err error, window *Window) {
 		if errors.Is(err, ErrDuplicate) {
 			return // the reader logs it repeatedly
 		}
-		log.Warn("nothing counts as absent for now", "error", err)
+		log.Log(context.Background(), l.troubleLevel(), "nothing counts as absent for now", "error", err)
 	case Following:
 		log.Info("following the change log")
 	}

@@ -173,7 +173,11 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		if c.answer.Status != 0 && c.answer.Outcome() != OutcomeKnown {
 			reason += ": " + c.answer.unknownReason()
 		}
-		err = errors.Join(err, filter.Abandoned(ctx, reason, c.earliestCreation()))
+		if failed := filter.Abandoned(ctx, reason, c.earliestCreation()); failed != nil || c.answer.Status != 0 {
+			err = errors.Join(err, failed)
+		} else {
+			err = nil // a client can cause it by leaving
+		}
 	}
 	c.gate.record.Learned(c.Decision.Rule, errors.Join(why, err))
 	if err != nil {

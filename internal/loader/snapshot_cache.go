@@ -15,6 +15,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 const (
@@ -92,7 +93,11 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 		return err
 	}
 	if err := f.store(work); err != nil && ctx.Err() == nil {
-		f.log.Warn("other ordergates have to read the sources themselves", "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, changelog.ErrNotFollowed) { // yet
+			level = slog.LevelInfo
+		}
+		f.log.Log(ctx, level, "other ordergates have to read the sources themselves", "error", err)
 	}
 	return nil
 }

@@ -47,8 +47,10 @@ func Policy(r config.Rule, parts []string, secret config.Secret, filters map[str
 				return gate.Policy{}, fmt.Errorf("rule %s: create.learn.pattern: %w", r.Name, err)
 			}
 		}
-		if p.Create.Format, err = format(r.IDs[0]); err != nil {
-			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
+		if len(r.IDs) > 0 { // else no answer names an order
+			if p.Create.Format, err = format(r.IDs[0]); err != nil {
+				return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
+			}
 		}
 	}
 	if err := addLocks(&p, r, parts, locks); err != nil {
