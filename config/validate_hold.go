@@ -7,11 +7,19 @@ import "time"
 // third, may have no more left when ordergate is killed. The default hold says nothing.
 func (d *document) longHolds(c *Config) []Violation {
 	before := len(d.violations)
-	for _, name := range sortedKeys(c.Locks) {
-		l, path := c.Locks[name], join("locks", name)+".on_unknown_outcome.hold"
-		if hold := l.OnUnknownOutcome.Hold; d.given(path) && hold > l.Lease/3*2 {
-			d.report(path, "is longer than two thirds of lease "+number(l.Lease)+": if ordergate is killed, the lock may end before the backend has. Set lease: "+
+	check := func(path string, hold, lease time.Duration) {
+		if d.given(path) && hold > lease/3*2 {
+			d.report(path, "is longer than two thirds of lease "+number(lease)+": if ordergate is killed, the lock may end before the backend has. Set lease: "+
 				number((hold+hold/2).Round(time.Second))+", or a shorter hold")
+		}
+	}
+	for _, name := range sortedKeys(c.Locks) {
+		l := c.Locks[name]
+		check(join("locks", name)+".on_unknown_outcome.hold", l.OnUnknownOutcome.Hold, l.Lease)
+	}
+	for i := range c.Rules {
+		if o, at := c.Rules[i].ByKey(); o != nil {
+			check(join(rulePath(i), at)+".hold", o.Hold, o.Lease)
 		}
 	}
 	return d.warningsSince(before)

@@ -19,6 +19,17 @@ func TestLongHolds(t *testing.T) {
 	}
 }
 
+// TestLongHoldOfAKey has a hold of a key.
+func TestLongHoldOfAKey(t *testing.T) {
+	for once, want := range map[string]string{
+		"{by: idempotency-key}":                        "",
+		"{by: idempotency-key, hold: 20s, lease: 30s}": "",
+		"{by: idempotency-key, hold: 90s}":             "1: rules[0].once.hold: is longer than two thirds of lease 30s",
+	} {
+		wantAdvice(t, "rules: [{name: a, match: {methods: [POST], path: /o}, once: "+once+"}]\n", want)
+	}
+}
+
 // wantAdvice loads a file, and looks for a part of the advice on it; "": there is none.
 func wantAdvice(t *testing.T, text, want string) {
 	t.Helper()
@@ -51,6 +62,8 @@ func TestFailuresStored(t *testing.T) {
 		`match: {methods: [POST], path: /new}, id: {json: id}, settle: {lock: a}, once: {by: [body]}`:       "rules[0].once",
 		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_header: id}, once: {}}`: "",
 		settle + `, answer: {failed: [{status: 200, content_type: text/html}]}`:                             "",
+		settle + `, backend: php, answer: {done: [{json: {code: 200}}]}`:                                    "rules[0].settle.once: stores no answer in which PHP has printed a notice",
+		settle + `, backend: php, answer: {done: [{status: 200, header: {x-paid: "1"}}]}`:                   "",
 	} {
 		wantAdvice(t, "locks: {a: {}}\nfilters: {f: {}}\nrules: [{name: a, "+rule+"}]\n", want)
 	}
