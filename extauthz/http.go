@@ -119,7 +119,11 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pathForged:
 		h.http.forged.write(w)
 	case pathNginx:
-		h.decide(w, r, replies, original{target: "X-Original-Uri", method: "X-Original-Method"})
+		by := original{target: "X-Original-Uri", method: "X-Original-Method"}
+		if _, named := r.Header[by.target]; !named { // ingress-nginx
+			by.target, by.url = "X-Original-Url", true
+		}
+		h.decide(w, r, replies, by)
 	case pathForwardAuth:
 		h.decide(w, r, replies, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
 	default:
@@ -136,7 +140,10 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // original names the headers, as net/http spells them, that hold the original request.
 // Without a host header, the host is the sub-request's own.
-type original struct{ target, method, host string }
+type original struct {
+	target, method, host string
+	url                  bool // the target is a whole URL, with the host
+}
 
 // decide answers a sub-request that names its original in headers.
 func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *gateReplies, by original) {
@@ -145,6 +152,11 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *ga
 	host, hasHost := r.Host, true
 	if by.host != "" {
 		host, hasHost = once(r.Header, by.host) // HTTP/1.0 allows an empty one
+	}
+	if by.url && named {
+		_, rest, _ := strings.Cut(target, "://")
+		authority, path, found := strings.Cut(rest, "/")
+		host, target, named = authority, "/"+path, found
 	}
 	if !named || !hasMethod || !hasHost || !isPath(target) || method == "" {
 		h.http.unnamed.write(w)

@@ -136,6 +136,8 @@ func TestHTTPCheck(t *testing.T) {
 		{"nginx, method in lower case", subrequest("GET", "/check/nginx", "X-Original-URI: /orders/43", "X-Original-Method: get"), forNginx("ambiguous", "path/other_method")},
 		{"nginx, no URI", subrequest("GET", "/check/nginx", "X-Original-Method: GET"), unnamed},
 		{"nginx, empty URI", nginxAsks(""), unnamed},
+		{"ingress-nginx", subrequest("GET", "/check/nginx", "X-Original-URL: https://shop.example:8443/orders/43?a=/b", "X-Original-Method: GET"), forNginx("absent", "path/absent")},
+		{"ingress-nginx, no path", subrequest("GET", "/check/nginx", "X-Original-URL: https://shop.example", "X-Original-Method: GET"), unnamed},
 		{"nginx, two URIs", nginxAsks("/orders/43", "X-Original-URI: /orders/42"), unnamed},
 		{"nginx, no method", subrequest("GET", "/check/nginx", "X-Original-URI: /orders/43"), unnamed},
 		{"nginx, two methods", nginxAsks("/orders/43", "X-Original-Method: PUT"), unnamed},
