@@ -31,7 +31,7 @@ type Options struct {
 	// EndsMissing is called for each settlement that ended before Envoy showed the end of its
 	// answer, if Envoy has shown no such end yet, from the second on. It must not block.
 	EndsMissing func()
-	Logger            *slog.Logger // nil: none
+	Logger      *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent

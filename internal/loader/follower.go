@@ -92,6 +92,8 @@ func (f *follower) run(ctx context.Context) {
 
 // followLocked waits for the lock, and follows the table until an error.
 func (f *follower) followLocked(ctx context.Context) {
+	var requests sync.WaitGroup
+	defer requests.Wait() // for popFor: another may follow already
 	work, _, done, err := f.lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
@@ -114,7 +116,6 @@ func (f *follower) followLocked(ctx context.Context) {
 		default:
 		}
 	}
-	var requests sync.WaitGroup
 	requests.Go(func() { f.receiveRequests(work) })
 	began := time.Now()
 	err = f.follow(work, followEvents{
@@ -142,7 +143,6 @@ func (f *follower) followLocked(ctx context.Context) {
 	}
 	cancel()
 	<-renewed
-	requests.Wait()
 	if f.state.ended(); ctx.Err() == nil {
 		f.state.lost(err)
 	}
