@@ -74,8 +74,8 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() == reflect.Map {
-		return // a variable has one value
+	if t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		return // a variable has one value, or a list of texts
 	}
 	if t.Kind() != reflect.Struct || t == freshnessType {
 		paths[path] = t
