@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"hash/fnv"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -27,7 +28,11 @@ func (l *Log) reportDoubt(d Doubt) {
 	}
 	l.mu.Unlock()
 	if logs {
-		l.opts.Logger.Log(context.Background(), l.troubleLevel(), "there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+		level := slog.LevelWarn
+		if d.Kind == Gap { // of a table that is followed from now on
+			level = l.troubleLevel()
+		}
+		l.opts.Logger.Log(context.Background(), level, "there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
 	}
 	l.opts.OnDoubt(d)
 }

@@ -57,7 +57,7 @@ func (l *Log) Err() error {
 
 // troubleLevel is the log level of what is usual until the tables are followed for the first time.
 func (l *Log) troubleLevel() slog.Level {
-	if l.RequiredJoined() {
+	if l.RequiredJoined() || len(l.opts.Require) == 0 {
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
