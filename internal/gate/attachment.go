@@ -11,8 +11,8 @@ import (
 // route skips it, or the chain lacks it. They would be settled without a lock, and their new orders
 // not learned. Reads and writes of a rule have an attachment each, as they may have different routes.
 type attachment struct {
-	arrived atomic.Bool  // one has reached ext_proc
-	missed  atomic.Int64 // how many have passed ext_authz since one has reached ext_proc
+	arrived atomic.Bool  // one has reached ext_proc: clients that leave could feign the rest
+	passed  atomic.Int64 // how many have passed ext_authz before
 	since   atomic.Int64 // when the first of these did, in ns since 1970
 	noticed atomic.Int64 // when the last one was noticed that may pass all the same
 }
@@ -20,9 +20,6 @@ type attachment struct {
 const (
 	// minUnattached is how many requests may be lost on their way, such as with their clients.
 	minUnattached = 3
-	// minDetached is the same where requests have arrived before: they may also have gone to another
-	// instance, and clients could have them refused by leaving.
-	minDetached = 20
 	// unattachedAfter is longer than a request takes from ext_authz to ext_proc.
 	unattachedAfter = 3 * time.Second
 	// retryUnattached is how often one request passes, to find out that Envoy was repaired.
@@ -46,9 +43,6 @@ func (g *Gate) Arrived(rule int, method string) {
 	if !a.arrived.Load() {
 		a.arrived.Store(true)
 	}
-	if a.missed.Load() != 0 {
-		a.missed.Store(0)
-	}
 }
 
 // Unattached reports whether a request that ext_authz lets pass is one of those that do not reach
@@ -62,15 +56,15 @@ func (g *Gate) Unattached(d *Decision, method string) bool {
 	if !p.HasCalls() || p.Observe {
 		return false
 	}
-	a, now, least := g.attachment(d.Rule, method), g.now(), int64(minUnattached)
-	missed := a.missed.Add(1)
-	if missed == 1 {
+	a := g.attachment(d.Rule, method)
+	if a.arrived.Load() {
+		return false
+	}
+	now, passed := g.now(), a.passed.Add(1)
+	if passed == 1 {
 		a.since.Store(now.UnixNano())
 	}
-	if a.arrived.Load() {
-		least = minDetached
-	}
-	if missed <= least || now.UnixNano()-a.since.Load() < int64(unattachedAfter) {
+	if passed <= minUnattached || now.UnixNano()-a.since.Load() < int64(unattachedAfter) {
 		return false
 	}
 	last := a.noticed.Load()
