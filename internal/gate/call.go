@@ -93,7 +93,8 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	c.Decision.Observed = c.policy.Observe
 	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
-	if !judged && m.Result == order.Named && req.BodyState == order.BodyComplete && !hasVerdict(req.Header, VerdictMaybe) {
+	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
+		req.BodyState == order.BodyComplete && !hasVerdict(req.Header, VerdictMaybe) {
 		c.bodyIDs = cloneIDs(m)
 	}
 	if m.Screening {

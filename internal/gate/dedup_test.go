@@ -155,6 +155,28 @@ func TestDedupOfABody(t *testing.T) {
 	}
 }
 
+// TestDedupOfABodyIsCountedOnce has ext_authz pass a create on without its body, which ext_proc then
+// reads: a create that goes on is counted by the first alone.
+func TestDedupOfABodyIsCountedOnce(t *testing.T) {
+	for id, want := range map[string][]string{
+		"1": {"0 create none", "0 create duplicate"},
+		"2": {"0 create none"},
+	} {
+		b := newDedupBench(t, nil)
+		req := create("")
+		req.Header, req.BodyState = order.HeaderList{{"content-type", "application/json"}, {"content-length", "10"}}, order.BodyUnseen
+		b.gate.Screen(t.Context(), req)
+		req.Body, req.BodyState = []byte(`{"id":"`+id+`"}`), order.BodyComplete
+		c := b.gate.Open(req)
+		if refused := c.RefuseByBody(t.Context()); refused != (len(want) == 2) {
+			t.Errorf("order %s: refused %v", id, refused)
+		}
+		if diff := cmp.Diff(want, b.record.Lines()); diff != "" {
+			t.Errorf("order %s (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
 // TestDedupReplies has an answer for each verdict that refuses.
 func TestDedupReplies(t *testing.T) {
 	for _, refuse := range []bool{false, true} {

@@ -171,6 +171,9 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 	case dedup != nil && !c.NeedsLock: // with a lock, it is decided under the lock
 		d.ID = c.bodyIDs[0]
 		p.setVerdict(&d, dedup.Decide(ctx, d.ID))
+		if d.Verdict == VerdictNone || d.Verdict == VerdictUnknown {
+			return false // Screen has counted that it goes on
+		}
 	default:
 		return false
 	}
