@@ -37,11 +37,11 @@ func (q *explainer) differences(r *order.Rule) (all []neighbour) {
 	add := func(part, format string, args ...any) {
 		all = append(all, neighbour{r.Name, part, fmt.Sprintf(format, args...)})
 	}
-	if !slices.Contains(r.Methods, q.Method) && (q.Method != "HEAD" || !slices.Contains(r.Methods, "GET")) {
+	if !r.AdmitsMethod(q.Method) {
 		add("method", "the method is %s, not %s", q.Method, strings.Join(r.Methods, " or "))
 	}
-	if host := strings.ToLower(q.Host); r.Host != "" && host != r.Host && !strings.HasPrefix(host, r.Host+":") {
-		if host == "" {
+	if !r.AdmitsHost(q.Host) {
+		if q.Host == "" {
 			add("host", "it wants -H 'host: %s'", r.Host)
 		} else {
 			add("host", "the host is %s, not %s", visible(q.Host), r.Host)

@@ -97,7 +97,7 @@ func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done boo
 // checkMember checks a JSON member that may count as a parameter.
 func (r *compiled) checkMember(name, value string, s *headerFacts) Reason {
 	folded := foldName(name)
-	if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
+	if overridesMethod(folded, name) && !(name == "_method" && r.AdmitsMethod(value)) {
 		return MethodOverride
 	}
 	if isOne, certain := r.selects(folded, name, value); isOne && !certain || !r.mayClaim(folded, name, value, InJSON, s) {

@@ -36,7 +36,7 @@ func (r *compiled) readHeaders(header Header, into []idText, s *headerFacts) {
 func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText) Reason {
 	switch dashed(name) {
 	case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":
-		if !r.admitsMethod(value) { // an allowed method leads to the same rule
+		if !r.AdmitsMethod(value) { // an allowed method leads to the same rule
 			return MethodOverride
 		}
 	case "x-original-url", "x-rewrite-url", "x-forwarded-prefix":

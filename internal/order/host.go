@@ -109,7 +109,8 @@ func forwardsHost(name string) bool {
 	return false
 }
 
-func (r *compiled) admitsHost(host string) bool {
+// AdmitsHost reports whether the rule is for an authority, with or without a port.
+func (r *Rule) AdmitsHost(host string) bool {
 	return r.Host == "" || strings.EqualFold(r.Host, hostname(host))
 }
 

@@ -159,7 +159,7 @@ func (d *jsonReader) readMethod() error {
 	if err != nil {
 		return err
 	}
-	if value.Kind() != '"' || !d.rule.admitsMethod(string(value[1:len(value)-1])) {
+	if value.Kind() != '"' || !d.rule.AdmitsMethod(string(value[1:len(value)-1])) {
 		return d.refuse(MethodOverride)
 	}
 	return nil

@@ -157,7 +157,7 @@ func (r *compiled) readParameters(list pairs, in Location, into []idText, s *hea
 			}
 			folded = foldName(name)
 		}
-		if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
+		if overridesMethod(folded, name) && !(name == "_method" && r.AdmitsMethod(value)) {
 			return MethodOverride
 		}
 		if len(r.selectors) > 0 {

@@ -61,7 +61,7 @@ func (t *Table) guardRule(req *Request) int {
 	first := -1
 	for i := range t.rules {
 		r := &t.rules[i]
-		if r.Pass || !r.admitsHost(req.Host) {
+		if r.Pass || !r.AdmitsHost(req.Host) {
 			continue
 		}
 		if !r.OtherMethods {

@@ -351,16 +351,16 @@ func (n *node) next(text string) *node {
 func (f *finder) choose(rules []int, admits admission) {
 	for _, i := range rules {
 		r := &f.table.rules[i]
-		if !admits(r) || !r.admitsHost(f.req.Host) {
+		if !admits(r) || !r.AdmitsHost(f.req.Host) {
 			continue
 		}
 		switch {
 		case len(r.selectors) > 0 && !r.isSelected(f.req):
 			f.selecting = min(f.selecting, i)
-		case r.admitsMethod(f.req.Method):
+		case r.AdmitsMethod(f.req.Method):
 			f.best = min(f.best, i)
 		case r.Pass:
-		case r.OtherMethods && !r.admitsMethod(strings.ToUpper(f.req.Method)): // some backends read get as GET
+		case r.OtherMethods && !r.AdmitsMethod(strings.ToUpper(f.req.Method)): // some backends read get as GET
 			f.passing = min(f.passing, i)
 		default:
 			f.other = min(f.other, i)
@@ -368,8 +368,8 @@ func (f *finder) choose(rules []int, admits admission) {
 	}
 }
 
-// admitsMethod treats HEAD as GET, as backends do.
-func (r *compiled) admitsMethod(method string) bool {
+// AdmitsMethod reports whether the rule is for a method. It treats HEAD as GET, as backends do.
+func (r *Rule) AdmitsMethod(method string) bool {
 	for _, m := range r.Methods {
 		if m == method || m == "GET" && method == "HEAD" {
 			return true
