@@ -321,13 +321,17 @@ type Source struct {
 // Live reports whether the source is a table, which has each order as soon as it exists.
 func (s Source) Live() bool { return s.Kind == SourceMySQL || s.Kind == SourcePostgres }
 
+// SendsChanges reports whether the database sends the changes of the source's table as they are
+// committed.
+func (s Source) SendsChanges() bool { return s.Follow == FollowBinlog || s.Follow == FollowLogical }
+
 // IsFollowed reports whether a filter has tables, and each sends its changes as they are committed.
 func (c *Config) IsFollowed(filter string) bool {
 	followed := false
 	for _, name := range c.Filters[filter].Sources {
 		switch source := c.Sources[name]; {
 		case !source.Live():
-		case source.Follow == FollowBinlog, source.Follow == FollowLogical:
+		case source.SendsChanges():
 			followed = true
 		default:
 			return false

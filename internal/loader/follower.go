@@ -116,7 +116,9 @@ func (f *follower) followLocked(ctx context.Context) {
 		default:
 		}
 	}
-	requests.Go(func() { f.receiveRequests(work) })
+	if f.config.SendsChanges() {
+		requests.Go(func() { f.receiveRequests(work) })
+	}
 	began := time.Now()
 	err = f.follow(work, followEvents{
 		caughtUp: func(at time.Time) {
@@ -266,7 +268,7 @@ func reread(source string) string { return source + "#reread" }
 // as a whole.
 func (o *Options) watchRereads(name string, tables []*tableSource) {
 	for _, t := range tables {
-		if f := o.Config.Sources[t.name].Follow; o.Redis == nil || f != config.FollowBinlog && f != config.FollowLogical {
+		if o.Redis == nil || !o.Config.Sources[t.name].SendsChanges() {
 			continue
 		}
 		t.reread = func(ctx context.Context) (string, error) {
