@@ -161,7 +161,9 @@ func (b *settlement) learn(do func(context.Context) error) {
 // client sees its end.
 func (b *settlement) finish() {
 	step := b.call.Finished()
-	b.server.ends.shown.Store(true)
+	if !b.server.ends.shown.Load() {
+		b.server.ends.shown.Store(true)
+	}
 	if step.NotStored != "" {
 		b.server.problems.NotStored(b.call, step.NotStored)
 	}
