@@ -40,7 +40,7 @@ func replyKey(filter, token string) string { return rediskey.Of(filter, "caughtu
 // blocks for some milliseconds, and CaughtUpWithin at most. Call it only if all tables of the
 // filter are followed by their database's log.
 func (l *Loader) CaughtUp(ctx context.Context) bool {
-	if l.log == nil || l.log.Err() != nil {
+	if l.log.Err() != nil {
 		return false // nothing is absent
 	}
 	ctx, cancel := context.WithTimeout(ctx, CaughtUpWithin)

@@ -105,7 +105,7 @@ func (m *Recorder) Once(rule int, result gate.OnceResult) { m.rules[rule].once[r
 
 // learnedResults are the values of the label result, in this order: every instance has the order;
 // the answer did not name it; the backend did not answer; Redis did not store it in time; by the
-// rule's answer there is none.
+// rule's answer there is none; every instance has what its table has.
 var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged", "failed", "table"}
 
 // Learned implements gate.Recorder.
