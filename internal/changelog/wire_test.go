@@ -18,8 +18,9 @@ type wire struct {
 	log   *Log
 	other *redis.Client // bypasses the wire
 
-	mu   sync.Mutex
-	fate fate
+	mu      sync.Mutex
+	fate    fate
+	passing sync.RWMutex // read-locked while a command passes
 }
 
 // fate decides on a command. It may call next, which sends the command and waits for the reply.
@@ -33,10 +34,13 @@ func wired(t *testing.T, s server, i *instance) *wire {
 	return w
 }
 
+// set changes the fate of later commands, and waits for the replies to those that pass.
 func (w *wire) set(f fate) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.fate = f
+	w.mu.Unlock()
+	w.passing.Lock()
+	w.passing.Unlock() //nolint:staticcheck // the section is empty: nothing passes any more
 }
 
 func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -47,6 +51,10 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		w.mu.Lock()
 		f := w.fate
+		if f == nil {
+			w.passing.RLock()
+			defer w.passing.RUnlock()
+		}
 		w.mu.Unlock()
 		if f == nil {
 			return next(ctx, cmd)
