@@ -1,5 +1,5 @@
 // Package recurring logs a problem that occurs many times a second in a few lines: one at its
-// start, one a minute with the count, and one at its end.
+// start, one a minute with the count while it goes on, and one at its end.
 //
 // Start with [New], and call [Problem.Note] at each occurrence.
 package recurring
@@ -11,9 +11,13 @@ import (
 	"time"
 )
 
-// interval is the time between two lines of one problem. A problem ends after an interval
-// without an occurrence.
-const interval = time.Minute
+const (
+	// interval is the time between two lines of one problem.
+	interval = time.Minute
+	// quiet is how long a problem has not occurred when it counts as over, at the next line: an error
+	// in the log is no older.
+	quiet = 10 * time.Second
+)
 
 // Problem is one kind of problem. It is safe for concurrent use.
 type Problem struct {
@@ -27,6 +31,7 @@ type Problem struct {
 	total int
 	count int // since the last line
 	last  []any
+	until time.Time // the last occurrence
 }
 
 // New returns a problem that has not occurred. The texts are the messages of its lines: during
@@ -41,12 +46,13 @@ func (t *Problem) Note(args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.total++
+	t.until = time.Now()
 	if t.timer != nil {
 		t.count++
 		t.last = args
 		return
 	}
-	t.since = time.Now()
+	t.since = t.until
 	t.timer = time.AfterFunc(interval, t.summarize)
 	t.log.Log(context.Background(), t.level, t.message, args...)
 }
@@ -58,7 +64,7 @@ func (t *Problem) summarize() {
 	if t.timer == nil {
 		return // closed by now
 	}
-	if t.count == 0 {
+	if t.count == 0 || time.Since(t.until) >= quiet {
 		t.end()
 		return
 	}
@@ -88,6 +94,6 @@ func (t *Problem) Drop() {
 }
 
 func (t *Problem) end() {
-	t.log.Info(t.resolved, "total", t.total, "since", t.since)
+	t.log.Info(t.resolved, "total", t.total, "since", t.since, "until", t.until)
 	t.timer, t.total, t.count, t.last = nil, 0, 0, nil
 }

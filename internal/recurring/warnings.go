@@ -7,9 +7,9 @@ import (
 )
 
 // Warnings is for loggers whose warnings recur. Of warnings with the same message and
-// attributes it logs the first, one a minute with the count, and one after a minute without
-// any. So an outage takes a few lines, however many requests meet it. Each error has its own
-// line: it names something that an operator has to check. It is safe for concurrent use.
+// attributes it logs the first, one a minute with the count, and one when they are over. So an
+// outage takes a few lines, however many requests meet it. Each error has its own line: it names
+// something that an operator has to check. It is safe for concurrent use.
 type Warnings struct {
 	mu       sync.Mutex
 	problems map[string]*Problem
