@@ -111,7 +111,7 @@ func TestTableCut(t *testing.T) {
 				}
 				bedtest.Eventually(t, "the condition has the cause", func() bool {
 					c, ready := g.condition("source orders-db")
-					return ready && c.Ready && strings.Contains(c.Reason, "the table is not followed, and nothing counts as absent: ")
+					return ready && c.Ready && strings.Contains(c.Reason, "nothing counts as absent: the table is not followed: ")
 				})
 			}
 			bedtest.Eventually(t, "no ordergate says that it follows", func() bool { return followed(gates...) == 0 })
@@ -178,6 +178,6 @@ func TestCauseIsRepeated(t *testing.T) {
 	}
 	bedtest.Eventually(t, "the filter's condition names it", func() bool {
 		c, _ := gate.condition("filter orders")
-		return c.Ready && strings.Contains(c.Reason, "a table is not followed: source:orders-db")
+		return c.Ready && strings.Contains(c.Reason, "the changes of a table are not known up to now: source:orders-db")
 	})
 }

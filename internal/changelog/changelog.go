@@ -34,8 +34,8 @@ var (
 	// ErrAway means that a member which creates orders has not renewed its lease. Clients may have
 	// received orders that are not in the log. It is temporary.
 	ErrAway = errors.New("an ordergate is cut off from the change log")
-	// ErrNotFollowed means that a member named by [Options.Require] is away. It is temporary.
-	ErrNotFollowed = errors.New("a table is not followed")
+	// ErrNotFollowed means that a member named by [Options.Require] is away, or late. It is temporary.
+	ErrNotFollowed = errors.New("the changes of a table are not known up to now")
 	// ErrEarlierRelease means that an ordergate of an earlier release is a member. It does not wait
 	// for windows. It is temporary.
 	ErrEarlierRelease = errors.New("an ordergate of an earlier release is a member of the change log")

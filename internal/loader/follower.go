@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -17,7 +16,6 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rediskey"
@@ -51,7 +49,8 @@ type follower struct {
 	changes *changelog.Log
 	set     *redisset.Set // nil: none
 	member  *changelog.Member
-	key     string // of a hash, whose field is the source's name
+	lease   time.Duration // of member
+	key     string        // of a hash, whose field is the source's name
 	lock    redisset.LeaderLock
 	state   followState
 	// requests are those of [Loader.CaughtUp].
@@ -69,10 +68,10 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 		lease := max(o.Config.Filters[name].StaleAfter, 3*c.Every)
 		all = append(all, &follower{
 			filter: name, name: s, config: c, requests: newCatchUpRequests(), parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
-			member: loader.log.NewMember(followedPrefix+s, lease),
-			key:    followKey(name),
-			lock:   o.leaderLock(name, workFollow+s),
-			log:    o.Logger.With("filter", name, "source", s, "follow", c.Follow),
+			member: loader.log.NewMember(followedPrefix+s, lease), lease: lease,
+			key:  followKey(name),
+			lock: o.leaderLock(name, workFollow+s),
+			log:  o.Logger.With("filter", name, "source", s, "follow", c.Follow),
 		})
 	}
 	for _, f := range all {
@@ -157,54 +156,6 @@ type followEvents struct {
 	lost     func(error) // see [follow.Options.Lost]
 }
 
-func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-chan struct{}) {
-	hasCause := true // in Redis, perhaps of the earlier follower
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-lost:
-			f.leave(ctx)
-			hasCause = true
-		case at := <-caughtUp:
-			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
-				f.log.Debug("the change log was not notified that a table is followed", "error", err)
-			} else if hasCause {
-				hasCause = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
-			}
-		}
-	}
-}
-
-// leave records that the table is not followed, and why: filters answer Unknown until it is
-// followed again. If Redis is unreachable, the lease expires.
-func (f *follower) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
-	defer cancel()
-	err := f.member.Leave(ctx)
-	if cause := f.state.why(); err == nil && cause != "" {
-		err = f.client.HSet(ctx, f.key, causeOf(f.name), cause).Err()
-	}
-	if err != nil && ctx.Err() == nil {
-		f.log.Debug("the change log was not notified that a table is not followed", "error", err)
-	}
-}
-
-// condition reports whether this or another instance follows the table. It is not ready until
-// the table was followed once since the start.
-func (f *follower) condition(ctx context.Context) health.Condition {
-	c := health.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
-	err, own := f.changes.Err(), f.state.why()
-	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
-		return c
-	}
-	if cause := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); cause != "" { // of the last follower
-		own = cause
-	}
-	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "no ordergate reports that it follows the table: none has begun, it was killed, or it or the database hangs")
-	return c
-}
-
 // follow continues from the stored position. Without one, the other instances have to read the
 // rows that were committed before the new position: follow appends a doubt before it stores
 // that position. After a discarded position, they have to read all of the table.
@@ -257,9 +208,6 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 // followKey is the key of the positions of a filter's followers. Beside the position of each
 // source it has a token, which changes whenever all of the table has to be read again.
 func followKey(filter string) string { return rediskey.Of(filter, "follow") }
-
-// causeOf is the field with the reason why a table is not followed.
-func causeOf(source string) string { return source + "#cause" }
 
 // reread is the field of the token.
 func reread(source string) string { return source + "#reread" }

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -57,9 +58,22 @@ func (s *followState) lag() (behind time.Duration, followed bool) {
 	return time.Since(s.at), true
 }
 
+// late returns why changes of a table that is followed are unknown for longer than a time; "": they
+// are known, or this process does not follow.
+func (s *followState) late(after time.Duration) string {
+	behind, followed := s.lag()
+	if !followed || behind <= after {
+		return ""
+	}
+	return fmt.Sprintf("the table is followed, and its changes are known up to %s ago: a large transaction is read, or the database, Redis or ordergate is slow", behind.Round(time.Second))
+}
+
 // why returns why the table is not followed; "": it is, or another instance follows it.
 func (s *followState) why() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cause
+	if s.cause == "" {
+		return ""
+	}
+	return "the table is not followed: " + s.cause
 }

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -82,4 +85,35 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 	if err := read(); err != nil || !found["100005"] || !found["7"] {
 		t.Errorf("the ID that a row got is missing, of %d: %v", len(found), err)
 	}
+}
+
+// TestLateIsNotLost tells a table that is followed, and lags, from one that is not followed.
+func TestLateIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := slog.New(slog.DiscardHandler)
+		s := followState{problem: recurring.New(log, slog.LevelError, "lost", "again")}
+		defer s.problem.Drop()
+		want := func(late bool, why string) {
+			t.Helper()
+			if got := s.late(5 * time.Second); (got != "") != late || late && !strings.HasPrefix(got, "the table is followed, and its changes are known up to 7s ago") {
+				t.Errorf("late: %q", got)
+			}
+			if got := s.why(); got != why {
+				t.Errorf("why: %q, want %q", got, why)
+			}
+		}
+		want(false, "")
+		s.caughtUp(time.Now())
+		time.Sleep(5 * time.Second)
+		want(false, "")
+		time.Sleep(2 * time.Second)
+		want(true, "")
+		s.caughtUp(time.Now())
+		want(false, "")
+		s.lost(errors.New("the server is away"))
+		time.Sleep(7 * time.Second)
+		want(false, "the table is not followed: the server is away")
+		s.caughtUp(time.Now())
+		want(false, "")
+	})
 }
