@@ -126,7 +126,7 @@ func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (w
 	return work, lease.Fence(), func() {
 		cancel(nil)
 		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
-			o.Logger.Warn("releasing the leader lock", "filter", filter, "work", kind, "error", err)
+			o.Logger.Debug("releasing the leader lock", "filter", filter, "work", kind, "error", err)
 		}
 		locker.Close()
 	}, nil
