@@ -43,7 +43,7 @@ func (f gateFilter) Query(ctx context.Context, id string) presence.Answer {
 func (f gateFilter) answer(id string, a presence.Answer) presence.Answer {
 	if a == presence.Absent {
 		f.measures.onAbsent(id)
-		f.verify.onAbsent(id)
 	}
+	f.verify.onAnswer(id, a)
 	return a
 }

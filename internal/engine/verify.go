@@ -32,6 +32,8 @@ const (
 	maxSuspects = 64
 	// suspectTime is how long an order stays suspect if nothing proves it.
 	suspectTime = time.Hour
+	// suspectLogEvery is the time between two lines of the log about orders that are not proved.
+	suspectLogEvery = time.Minute
 )
 
 // verifier holds a random share of the refused lookups of one filter against its tables, and
@@ -52,6 +54,7 @@ type verifier struct {
 
 	tableRate, backendRate *rate.Limiter
 	hasTables              atomic.Bool
+	start                  start
 	refused                chan string  // for the tables
 	answered               chan suspect // for the filter
 	suspected              atomic.Pointer[finding]
@@ -97,20 +100,33 @@ func (m *Engine) newVerifier(name string, l *loader.Loader) (*verifier, error) {
 	return v, nil
 }
 
-// isSampled is true for the share of the calls that are verified. The generator is ChaCha8 with a
-// seed from the kernel, so no client can predict it.
-func (v *verifier) isSampled() bool { return v != nil && rand.IntN(v.oneIn) == 0 }
-
-// onAbsent takes an ID for which the filter answered Absent. It does not block, and allocates only
-// for a sample.
-func (v *verifier) onAbsent(id string) {
-	if !v.isSampled() || !v.hasTables.Load() || !v.tableRate.Allow() {
+// onAnswer takes an answer of the filter. It does not block, and allocates only for a sample.
+func (v *verifier) onAnswer(id string, a presence.Answer) {
+	if v == nil {
+		return
+	}
+	v.start.onAnswer(id, a)
+	if a != presence.Absent || !v.hasTables.Load() || !v.sample(v.tableRate) {
 		return
 	}
 	select {
 	case v.refused <- strings.Clone(id):
 	default: // the database is slow
 	}
+}
+
+// sample is true for the share of the refusals that are verified, and for more of them at a start
+// that looks wrong. The generator is ChaCha8 with a seed from the kernel, so no client can predict
+// it.
+func (v *verifier) sample(limit *rate.Limiter) bool {
+	drawn := rand.IntN(v.oneIn) == 0
+	switch {
+	case !drawn && !v.start.looksWrong() || !limit.Allow():
+		return false
+	case !drawn:
+		v.start.sampled.Add(1)
+	}
+	return true
 }
 
 // verifiedRule implements gate.Verifier for the lookups of one rule.
@@ -136,7 +152,7 @@ func (v *verifier) ofRule(name string, declared bool) gate.Verifier {
 // Sample implements gate.Verifier. Without a declaration, what the backend answers proves nothing,
 // so no made-up ID reaches it.
 func (r *verifiedRule) Sample() bool {
-	return r.declared && r.isSampled() && r.unanswered.Load() < maxUnanswered && r.backendRate.Allow() && r.unanswered.Add(1) <= maxUnanswered
+	return r.declared && r.unanswered.Load() < maxUnanswered && r.sample(r.backendRate) && r.unanswered.Add(1) <= maxUnanswered
 }
 
 // Answered implements gate.Verifier.
@@ -172,6 +188,9 @@ func (v *verifier) run(ctx context.Context) {
 	wg.Go(func() { v.askFilter(ctx) })
 	for range wait.Every(ctx, time.Second) {
 		v.judge(ctx)
+		if v.start.trouble() != "" && v.start.logged.CompareAndSwap(false, true) {
+			v.log.Warn(v.start.trouble())
+		}
 	}
 }
 
@@ -243,6 +262,10 @@ func (v *verifier) judge(ctx context.Context) {
 	}
 	v.mu.Unlock()
 	f := v.loader.Filter()
+	misses := make(map[*verifiedRule]int) // refused orders that the backend seems to have
+	for _, s := range due {
+		misses[s.rule]++
+	}
 	for _, s := range due {
 		switch lacks := f.Lacks(ctx, s.id); {
 		case ctx.Err() != nil:
@@ -257,7 +280,7 @@ func (v *verifier) judge(ctx context.Context) {
 			v.log.Error("an order was refused although it exists: the filter is unknown until it has the order", "order", s.id, "check", s.source())
 			v.loader.Disprove(ctx, s.id, s.text())
 			return // one doubt is enough: its reading may bring the others
-		case !s.shown && s.isSuspected():
+		case !s.shown && v.isSuspected(&s, misses[s.rule]):
 			v.suspect(s)
 		}
 	}
@@ -280,9 +303,11 @@ func (v *verifier) suspect(s suspect) {
 	v.suspects[s.id] = s
 	v.mu.Unlock()
 	v.counts.Add(s.check, metrics.VerifySuspected)
-	v.suspected.Store(&finding{text: s.text(), at: time.Now()})
-	v.log.Error("an order is refused although the backend seems to have it: does the filter read the right column? "+
-		"Say in the rule's answer what done and absent are, and the filter is unknown then", "order", s.id, "check", s.source())
+	last := v.suspected.Swap(&finding{text: s.text(), at: time.Now()})
+	if last == nil || time.Since(last.at) > suspectLogEvery {
+		v.log.Error("orders are refused although the backend seems to have them: compare id_column, or the file's first column, with the IDs in requests, "+
+			"and done and absent in the rule's answer with the backend's answers", "order", s.id, "check", s.source())
+	}
 }
 
 // proves reports whether the order certainly exists. A table has it. Of the backend's answers only
@@ -293,8 +318,12 @@ func (s *suspect) proves() bool {
 }
 
 // isSuspected reports whether the backend has shown that it answers differently if an order does not
-// exist.
-func (s *suspect) isSuspected() bool { return s.rule.absences.Load() >= shownAbsences }
+// exist. If it never has, all of some orders would have to be missing, and the filter never had any:
+// it has other IDs than clients look up, or the rule is wrong about the backend's answers.
+func (v *verifier) isSuspected(s *suspect, misses int) bool {
+	return s.rule.absences.Load() >= shownAbsences ||
+		s.rule.declared && misses >= shownAbsences && s.rule.absences.Load() == 0 && !v.start.hit.Load()
+}
 
 // source names the check.
 func (s *suspect) source() string {
@@ -308,16 +337,19 @@ func (s *suspect) text() string {
 	return fmt.Sprintf("order %q exists by the %s, and the filter lacks it: correct its sources and run ordergate load, or run ordergate filter add", s.id, s.source())
 }
 
-// conditions has one while an order is suspected. The process stays ready.
+// conditions has one while an order is suspected, or the start looks wrong. The process stays ready.
 func (v *verifier) conditions() []health.Condition {
 	if v == nil {
 		return nil
 	}
-	found := v.suspected.Load()
-	if found == nil || time.Since(found.at) > suspectTime {
+	reason := v.start.trouble()
+	if found := v.suspected.Load(); found != nil && time.Since(found.at) <= suspectTime {
+		reason = "seemingly " + found.text
+	}
+	if reason == "" {
 		return nil
 	}
-	return []health.Condition{{Name: "verify of filter " + v.filter, Ready: true, Reason: "seemingly " + found.text}}
+	return []health.Condition{{Name: "verify of filter " + v.filter, Ready: true, Reason: reason}}
 }
 
 // close disconnects from the tables. Run has returned.
