@@ -43,6 +43,18 @@ func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
 	})
 }
 
+// withPath returns the reply with another path for the request: encoded messages that follow each
+// other are one (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+func (r *reply) withPath(path string) (*reply, error) {
+	added, err := encode(&authv3.CheckResponse{HttpResponse: &authv3.CheckResponse_OkResponse{
+		OkResponse: &authv3.OkHttpResponse{Headers: []*corev3.HeaderValueOption{set(":path", path)}},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &reply{encoded: append(slices.Clip(r.encoded), added.encoded...)}, nil
+}
+
 // deny answers in place of the backend. Envoy accepts no response code details from an
 // ext_authz server (they are ext_authz_denied), so the verdict is in the header.
 func deny(r gate.Reply, v gate.Verdict) (*reply, error) {

@@ -29,7 +29,8 @@ type Server struct {
 	http           *staticReplies        // the same over HTTP
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
-	unattached     func(rule string) // see OnUnattached
+	seal           *gate.Seal // nil: there is no ext_proc
+	unattached     func(rule string, attached gate.Attached)
 }
 
 // gateReplies is a gate with its prepared replies. A check uses one of them from its
@@ -45,7 +46,7 @@ type gateReplies struct {
 // NewServer returns a server that follows g's decisions. It returns an error for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler), unattached: func(string) {}}
+	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler), unattached: func(string, gate.Attached) {}}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
@@ -65,9 +66,11 @@ func NewServer(g *gate.Gate) (*Server, error) {
 // LogTo logs refused requests at debug level. Call it before the first check.
 func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 
-// OnUnattached has do called for each request that passes although it never reaches ext_proc, or is
-// refused for that. It must be quick. Call it before the first check.
-func (s *Server) OnUnattached(do func(rule string)) { s.unattached = do }
+// Attach seals each request that needs ext_proc, and has unattached called for those of rules whose
+// requests do not reach it. It must be quick. Call Attach before the first check.
+func (s *Server) Attach(seal *gate.Seal, unattached func(rule string, attached gate.Attached)) {
+	s.seal, s.unattached = seal, unattached
+}
 
 // Use replaces the gate for all later checks. Its errors are those of [NewServer]; then the
 // previous gate stays. Calls must not overlap.
@@ -129,9 +132,6 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	req := c.request()
 	d := replies.gate.Screen(ctx, req)
-	if !d.Refused && replies.gate.Unattached(&d, req.Method) {
-		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name)
-	}
 	if d.Refused {
 		replies.gate.LogRefused(s.log, &d, c)
 		if d.GRPC {
@@ -139,6 +139,22 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 		}
 		return replies.refusals[d.Rule][d.Refusal()], nil
 	}
+	reply, err := s.allow(replies, &d, c)
+	if err != nil || s.seal == nil {
+		return reply, err
+	}
+	seal, attached := replies.gate.Passed(&d, req.Method)
+	if attached != gate.AttachedAsFarAsKnown {
+		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name, attached)
+	}
+	if seal {
+		return reply.withPath(s.seal.Hide(req.Method, req.Target))
+	}
+	return reply, nil
+}
+
+// allow returns the reply to a request that passes.
+func (s *Server) allow(replies *gateReplies, d *gate.Decision, c *check) (*reply, error) {
 	if c.mayForge() {
 		if forged := c.forged(); len(forged) > 0 {
 			return allow(d.Verdict, d.Rule >= 0 && replies.gate.Policies()[d.Rule].Locks(), forged)

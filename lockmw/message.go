@@ -68,8 +68,8 @@ func without(names, forged []string) *extproc.HeaderMutation {
 //
 // Meanwhile an enforced settlement has a path that no backend serves. If Envoy does not
 // send the body, nothing is settled without a lock. The reply that forwards the request
-// restores the path.
-func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
+// restores the path. Any other request that ext_authz has sealed gets its path at once.
+func (p *forwarding) askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	mode := &procmode.ProcessingMode{
 		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
@@ -84,13 +84,22 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	if !call.NeedsAnswer {
 		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
 	}
-	var hide *extproc.HeaderMutation
-	if call.HidesPath() {
+	var mutation *extproc.HeaderMutation
+	switch {
+	case call.HidesPath():
 		mode.RequestTrailerMode = procmode.ProcessingMode_SEND // they may come without a body
-		hide = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			set(headerPath, unseenPath+url.QueryEscape(path[:min(len(path), maxShownPath)]))}}
+		mutation = withPath(unseenPath + url.QueryEscape(path[:min(len(path), maxShownPath)]))
+		p.hiddenPath = path
+	case p.hiddenPath != "":
+		mutation = withPath(p.hiddenPath)
+		p.hiddenPath = ""
 	}
-	return onRequest(atHeaders, hide, mode)
+	p.at = atBody
+	return onRequest(atHeaders, mutation, mode)
+}
+
+func withPath(path string) *extproc.HeaderMutation {
+	return &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{set(headerPath, path)}}
 }
 
 const (
@@ -143,7 +152,7 @@ func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	if call.Decision.Rule < 0 {
 		names, usual = removeUnruled, skipUnruled
 	}
-	if p.at == atHeaders && len(p.forged) == 0 {
+	if p.at == atHeaders && len(p.forged) == 0 && p.hiddenPath == "" {
 		return usual
 	}
 	return p.reply(without(names, p.forged), skipRest)
@@ -155,7 +164,7 @@ func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
 	switch {
 	case call.NeedsPlainAnswer():
 		names = removeForWatch
-	case len(p.forged) == 0:
+	case len(p.forged) == 0 && p.hiddenPath == "":
 		return watchAnswer
 	}
 	return p.reply(without(names, p.forged), onlyHeaders)

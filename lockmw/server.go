@@ -31,7 +31,11 @@ type Options struct {
 	// EndsMissing is called for each settlement that ended before Envoy showed the end of its
 	// answer, if Envoy has shown no such end yet, from the second on. It must not block.
 	EndsMissing func()
-	Logger      *slog.Logger // nil: none
+	// Seal restores the targets of requests that ext_authz has sealed. Nil: it seals none.
+	Seal *gate.Seal
+	// RenewSeal is called if a target cannot be restored: another instance may have another key.
+	RenewSeal func(context.Context)
+	Logger    *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
@@ -47,6 +51,7 @@ type Server struct {
 	ends       endCheck
 	waits      cutOffWaits
 	delayed    delayedAnswers
+	unrevealed *extproc.ProcessingResponse // to a request whose path ext_authz has not sealed
 }
 
 // gateReplies is a gate with its prepared replies. A stream uses one of them from its
@@ -99,6 +104,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
 			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
 		"requests no longer end before ordergate saw their bodies")
+	s.unrevealed = immediate(gate.Unrevealed())
 	s.Use(g)
 	return s
 }
@@ -138,14 +144,17 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.handleResponseOnly(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
+	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
+	if sealed && !s.reveal(stream.Context(), &req) {
+		return stream.Send(s.unrevealed)
+	}
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
-	a.gate.Arrived(call.Decision.Rule, req.Method)
+	if sealed {
+		pass.hiddenPath = req.Target
+	}
+	a.gate.Arrived(call.Decision.Rule, req.Method, sealed)
 	if call.NeedsBody && !call.Decision.Refused {
-		pass.at = atBody
-		if call.HidesPath() {
-			pass.hiddenPath = req.Target
-		}
-		body, other, err := s.fetchBody(stream, askForBody(&call, req.Target))
+		body, other, err := s.fetchBody(stream, pass.askForBody(&call, req.Target))
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
@@ -179,6 +188,21 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	call.SetClient(client(first))
 	return s.handleSettle(stream, a, &call, pass)
+}
+
+// reveal restores the target of a request that ext_authz has sealed.
+func (s *Server) reveal(ctx context.Context, req *order.Request) (ok bool) {
+	target, ok := s.opts.Seal.Reveal(req.Method, req.Target)
+	if !ok && s.opts.RenewSeal != nil {
+		s.opts.RenewSeal(ctx)
+		target, ok = s.opts.Seal.Reveal(req.Method, req.Target)
+	}
+	if !ok {
+		s.log.Debug("refused a request whose path ext_authz has not sealed, or with the key of an ordergate that has another Redis")
+		return false
+	}
+	req.Target = target
+	return true
 }
 
 // cleanupContext outlives the stream: a lock is released after its call has ended.

@@ -144,14 +144,18 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	}
 	checks.LogTo(log)
 	unattached := recurring.New(log, slog.LevelError,
-		"requests of a rule pass ext_authz, and none reaches ext_proc: those that need a lock are refused, and those that create are doubts: "+engine.Unattached,
+		"requests of a rule pass ext_authz, and none reaches ext_proc: the backend gets them with the path /.ordergate/not-bracketed: "+engine.Unattached,
 		"no more requests fail to reach ext_proc")
-	checks.OnUnattached(func(rule string) {
-		m.NoteUnattached()
+	seal, renewSeal := m.Seal()
+	checks.Attach(seal, func(rule string, attached gate.Attached) {
+		if attached == gate.AttachedNever {
+			m.NoteUnattached()
+		}
 		unattached.Note("rule", rule)
 	})
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
-		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, Logger: log,
+		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing,
+		Seal: seal, RenewSeal: renewSeal, Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is

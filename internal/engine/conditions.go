@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
@@ -80,6 +81,13 @@ func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
 // Unattached says what has to be done so that requests reach ext_proc.
 const Unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET included"
+
+// Seal returns what hides requests between ext_authz and ext_proc, and what is to be called for one
+// that it cannot reveal. Its key is kept until Close.
+func (m *Engine) Seal() (seal *gate.Seal, renew func(context.Context)) {
+	m.background(m.seal.run)
+	return m.seal.Seal, m.seal.Renew
+}
 
 // NoteUnattached records that a request that needs ext_proc does not reach it. It is safe for
 // concurrent use.

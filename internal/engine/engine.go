@@ -49,6 +49,7 @@ type Engine struct {
 	bodiesMissing recentEvent // Envoy sent no body
 	// unattached: requests that need ext_proc do not reach it.
 	unattached recentEvent
+	seal       *sharedSeal
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// endsMissing: Envoy does not show how answers to settlements end.
@@ -92,6 +93,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
 		}
 	}
+	m.seal = newSharedSeal(m.redis)
 	m.lockers = locking.New(locking.Options{
 		Redis: m.redis, RedisConfig: c.Redis, Process: m.process, Metrics: m.metrics, Warnings: &m.warnings, Logger: log,
 	})

@@ -23,7 +23,7 @@ import (
 
 const (
 	// CaughtUpWithin bounds [Loader.CaughtUp]. The client waits meanwhile.
-	CaughtUpWithin = 250 * time.Millisecond
+	CaughtUpWithin = AppendTimeout
 	// requestExpiry is after how long Redis drops requests and replies that were not taken.
 	requestExpiry = 10 * time.Second
 	// maxRequests bounds the requests that a follower keeps while it lags.
