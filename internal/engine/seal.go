@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,13 +27,13 @@ const (
 // one of its own.
 type sharedSeal struct {
 	*gate.Seal
-	redis  redis.UniversalClient // nil: none
-	limit  *rate.Limiter         // of looks because of a request
-	shared chan struct{}         // holds a value while one looks
+	redis   redis.UniversalClient // nil: none
+	limit   *rate.Limiter         // of looks because of a request
+	looking sync.Mutex
 }
 
 func newSharedSeal(client redis.UniversalClient) *sharedSeal {
-	return &sharedSeal{Seal: gate.NewSeal(), redis: client, limit: rate.NewLimiter(1, 1), shared: make(chan struct{}, 1)}
+	return &sharedSeal{Seal: gate.NewSeal(), redis: client, limit: rate.NewLimiter(1, 1)}
 }
 
 // run keeps the key until ctx ends.
@@ -57,15 +58,19 @@ func (s *sharedSeal) Renew(ctx context.Context) {
 // look takes the key from Redis, and stores its own if Redis has none. Without an answer the key
 // stays: requests that need a lock are refused then.
 func (s *sharedSeal) look(ctx context.Context) {
-	s.shared <- struct{}{}
-	defer func() { <-s.shared }()
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	own := s.Key()
-	_, err := s.redis.SetNX(ctx, sealKey, own[:], 0).Result()
-	text, readErr := s.redis.Get(ctx, sealKey).Result()
+	text, err := s.redis.Get(ctx, sealKey).Result()
+	if errors.Is(err, redis.Nil) {
+		own := s.Key()
+		if err = s.redis.SetNX(ctx, sealKey, own[:], 0).Err(); err == nil {
+			text, err = s.redis.Get(ctx, sealKey).Result() // another instance may have been faster
+		}
+	}
 	var key [gate.SealKeySize]byte
-	if errors.Join(err, readErr) == nil && copy(key[:], text) == len(key) {
+	if err == nil && copy(key[:], text) == len(key) {
 		s.Use(key)
 	}
 }
