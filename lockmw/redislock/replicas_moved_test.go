@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,8 +46,8 @@ func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*red
 	}
 	blocked, open := m.probe.block(func(t trip) bool { return strings.HasPrefix(t.asked[0].key, "jam") })
 	defer open()
-	errs := make(chan error, redisbatch.MaxWorkers+len(calls))
-	send := func(call *redisbatch.ScriptCall) {
+	jammed, errs := make(chan error, redisbatch.MaxWorkers), make(chan error, len(calls))
+	send := func(call *redisbatch.ScriptCall, errs chan<- error) {
 		call.Queue = true
 		go func() {
 			_, err := batcher.Do(context.WithoutCancel(t.Context()), call)
@@ -58,17 +59,28 @@ func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*red
 		if at, err := c.MasterForKey(t.Context(), jam); err != nil || at != node {
 			continue
 		}
-		send(l.acquireCall(jam, l.newOwner(), AcquireOption{}))
+		send(l.acquireCall(jam, l.newOwner(), AcquireOption{}), jammed)
 		bedtest.Receive(t, "a batch", blocked)
 		jams++
 	}
 	for i, call := range calls {
-		send(call)
+		send(call, errs)
 		// If the client reads the map of the cluster meanwhile, another primary answers at once.
-		bedtest.Eventually(t, fmt.Sprintf("%d calls wait to be sent", i+1), func() bool { return batcher.Waiting()+len(errs) == i+1 })
+		begin := time.Now()
+		bedtest.Eventually(t, fmt.Sprintf("%d calls wait to be sent", i+1), func() bool {
+			waiting, answered := batcher.Waiting(), len(errs)
+			if time.Since(begin) > 25*time.Second { // it has happened, rarely: show where the call is
+				stacks := make([]byte, 1<<20)
+				t.Fatalf("call %d: %d wait, %d are answered\n%s", i+1, waiting, answered, stacks[:runtime.Stack(stacks, true)])
+			}
+			return waiting+answered > i
+		})
 	}
 	open()
 	var all error
+	for range cap(jammed) {
+		all = errors.Join(all, bedtest.Receive(t, "an answer", jammed))
+	}
 	for range cap(errs) {
 		all = errors.Join(all, bedtest.Receive(t, "an answer", errs))
 	}
