@@ -42,7 +42,7 @@ func acceptAll(h order.Header) string {
 	for part := range strings.SplitSeq(all, ",") {
 		mediaType, params, err := mime.ParseMediaType(part)
 		kind, sub, ok := strings.Cut(mediaType, "/")
-		if err != nil || !ok || kind == "" || sub == "" || kind == "*" && sub != "*" || !plainParameters(params) || mediaType == "*/*" && isZero(params["q"]) {
+		if err != nil || !ok || kind == "" || sub == "" || kind == "*" && sub != "*" || !plainParameters(params) || isZero(params["q"]) {
 			return "*/*"
 		}
 		anything = anything || mediaType == "*/*"

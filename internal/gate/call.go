@@ -30,6 +30,7 @@ type Call struct {
 	accept        string      // see Accept
 	namedID       string      // the ID in the request of a create; "": none
 	bodyIDs       []string    // the orders, if the request's body names them, for RefuseByBody
+	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
 	// conditionValues are those of the headers that the conditions of a settlement use.
 	conditionValues []string
 	idPrefix        string   // of the ID that a create learns: the parts in its request
@@ -94,8 +95,8 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
 	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
-		req.BodyState == order.BodyComplete && !hasVerdict(req.Header, VerdictMaybe) {
-		c.bodyIDs = cloneIDs(m)
+		req.BodyState == order.BodyComplete {
+		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)
 	}
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups

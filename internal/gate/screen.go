@@ -156,8 +156,8 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, refuses && !p.Observe
 }
 
-// RefuseByBody does for a call what Screen does, if its body names the orders and ext_authz has not
-// seen it. It reports whether the call is refused. It blocks as Screen does.
+// RefuseByBody does for a call what Screen does, if its body names the orders. ext_authz may not
+// have seen the body. It reports whether the call is refused. It blocks as Screen does.
 func (c *Call) RefuseByBody(ctx context.Context) bool {
 	if len(c.bodyIDs) == 0 {
 		return false
@@ -168,6 +168,9 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 		d.Action, d.ID = ActionLookup, c.bodyIDs[0]
 		p.setPresence(&d, p.Lookup.lookUp(ctx, c.bodyIDs), c.watchedID != "")
 		c.sampled = c.sampled || d.Verified
+		if c.counted && d.Verdict == VerdictMaybe {
+			return false
+		}
 	case dedup != nil && !c.NeedsLock: // with a lock, it is decided under the lock
 		d.ID = c.bodyIDs[0]
 		p.setVerdict(&d, dedup.Decide(ctx, d.ID))

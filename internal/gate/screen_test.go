@@ -143,6 +143,40 @@ func TestTryScreenOfABody(t *testing.T) {
 	}
 }
 
+// TestFeignedVerdict has a client send the header by which ext_authz shows that it has looked an
+// order up. ext_proc looks it up all the same, and counts again only what it refuses.
+func TestFeignedVerdict(t *testing.T) {
+	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
+	for _, tt := range []struct {
+		id, verdict string
+		refused     bool
+		counted     []string
+	}{
+		{"2", "maybe", true, []string{"0 lookup absent"}},
+		{"2", "unknown", true, []string{"0 lookup absent"}},
+		{"1", "maybe", false, nil},
+		{"1", "unknown", false, []string{"0 lookup maybe"}},
+	} {
+		b := newBench(t, false)
+		g, err := gate.New([]gate.Policy{
+			{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &gate.Lookup{Filter: b.filter}},
+		}, b.record, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := g.Open(order.Request{
+			Method: "POST", Target: "/find", Header: order.HeaderList{{"content-type", "application/json"}, {gate.HeaderVerdict, tt.verdict}},
+			Body: []byte(`{"id":` + tt.id + `}`), BodyState: order.BodyComplete,
+		})
+		if got := c.RefuseByBody(t.Context()); got != tt.refused {
+			t.Errorf("%+v: refused %v", tt, got)
+		}
+		if diff := cmp.Diff(tt.counted, b.record.Lines()); diff != "" {
+			t.Errorf("%+v: counted (-want +got):\n%s", tt, diff)
+		}
+	}
+}
+
 func TestScreenDoesNotAllocate(t *testing.T) {
 	g := newBench(t, false).silent(t)
 	ctx := t.Context()
