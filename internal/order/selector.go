@@ -10,11 +10,12 @@ import (
 
 // selector is a parameter that a rule matches by.
 type selector struct {
-	name   string
-	values []string // one of which the query has, as written
-	folded string   // the name as backends may fold it
-	near   []string // the values as backends may fold them
-	guards bool     // the rule does not exempt requests
+	name    string
+	values  []string // one of which the query has, as written
+	folded  string   // the name as backends may fold it
+	near    []string // the values as backends may fold them
+	longest int      // bytes of one of near, with index behind it
+	guards  bool     // the rule does not exempt requests
 }
 
 // compileQuery returns the rule's selectors, in the order of their names.
@@ -30,6 +31,7 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 				return nil, fmt.Errorf("parameter %q=%q: a value is visible ASCII without & ; and #, with a letter or digit in it", name, value)
 			}
 			s.near = append(s.near, near)
+			s.longest = max(s.longest, len(near)+len("index"))
 		}
 		all = append(all, s)
 	}
@@ -39,13 +41,19 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 // foldValue folds the value of a parameter into the form in which routers may confuse it with
 // another: they drop what a name of code cannot have (OpenCart drops all but letters, digits
 // and _ | / .), ignore case, take one separator for another, and run index by default.
-func foldValue(value string) string {
-	folded := strings.Map(func(c rune) rune {
+func foldValue(value string) string { return withoutIndex(foldLetters(value)) }
+
+// foldLetters drops all but letters and digits, and the case of these.
+func foldLetters(value string) string {
+	return strings.Map(func(c rune) rune {
 		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
 			return c
 		}
 		return -1
 	}, foldCase(value))
+}
+
+func withoutIndex(folded string) string {
 	if short := strings.TrimSuffix(folded, "index"); short != "" {
 		return short
 	}
@@ -108,6 +116,31 @@ func hasPair(query, name, value string) bool {
 	}
 }
 
+// continues reports whether a value may be one of the selector's with more segments. Where the last
+// one of at least three names a method of a class, routers such as OpenCart 3's ignore what follows.
+func (s *selector) continues(value string) bool {
+	value = decodeName(value)
+	return s.continuesAs(value) || s.continuesAs(inASCII(value))
+}
+
+func (s *selector) continuesAs(value string) bool {
+	folded, segments := "", 0
+	for {
+		segment, rest, more := strings.Cut(value, "/")
+		if !more || len(folded) > s.longest {
+			return false
+		}
+		value = rest
+		if segment = foldLetters(segment); segment == "" { // routers drop it
+			continue
+		}
+		folded += segment
+		if segments++; segments >= 3 && slices.Contains(s.near, withoutIndex(folded)) {
+			return true
+		}
+	}
+}
+
 // selects reports whether a folded name is a parameter that the rule matches by, and
 // whether every backend reads it as that parameter.
 func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
@@ -127,7 +160,8 @@ func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 
 // alike.
 func (t *Table) screenSelection(req Request, rule int) Match {
 	s := screening{table: t, req: &req, rule: -1, chosen: true}
-	s.noForm = !t.rules[rule].Pass // the matching rule checks the form
+	r := t.rules[rule]
+	s.noForm = !r.Pass && len(r.IDs) > 0 && profiles[r.Backend].parameters // the matching rule checks the form
 	return s.screen()
 }
 
@@ -143,8 +177,9 @@ func (s *screening) choose(folded, name, value string, in Location) bool {
 		if sel.folded != folded {
 			continue
 		}
+		near := sel.isNear(value) || sel.continues(value) && !s.table.isValue(name, value)
 		exact := in == InQuery && slices.Contains(sel.values, value) && (s.chosen || !sel.guards) && hasPair(s.query, name, value)
-		if name != sel.name || !exact && sel.isNear(value) && !slices.Contains(s.choices, choice{folded, value}) {
+		if name != sel.name || !exact && near && !slices.Contains(s.choices, choice{folded, value}) {
 			certain = false
 		}
 		if sel.guards && s.chosenOtherwise(folded, value, sel) {
@@ -163,6 +198,11 @@ func (s *screening) chosenOtherwise(folded, value string, sel *selector) bool {
 	return slices.ContainsFunc(s.choices, func(c choice) bool {
 		return c.folded == folded && c.value != value && (sel.isNear(value) || sel.isNear(c.value))
 	})
+}
+
+// isValue reports whether some rule matches by the parameter with this value, both as written.
+func (t *Table) isValue(name, value string) bool {
+	return slices.ContainsFunc(t.selectors, func(s selector) bool { return s.name == name && slices.Contains(s.values, value) })
 }
 
 func (t *Table) isSelector(folded string) bool {
