@@ -60,6 +60,7 @@ func (s *Server) onCreateHeaders(stream extproc.ExternalProcessor_ProcessServer,
 		reply.ModeOverride = skipRest
 	case gate.BodyPart:
 		if !headers.GetEndOfStream() {
+			reply.ModeOverride = headersAndBody // the request's reply may have asked for less
 			return false
 		}
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })

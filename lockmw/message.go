@@ -22,7 +22,7 @@ var (
 		ResponseBodyMode:    procmode.ProcessingMode_STREAMED,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}
-	// wholeCreate is wholeBracket for a create whose answer's body has the new ID.
+	// wholeCreate is wholeBracket for a create whose answer's body is read: see [gate.BodyPart].
 	wholeCreate = &procmode.ProcessingMode{
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,

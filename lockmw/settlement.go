@@ -120,6 +120,10 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 		if b.call.MayCreate() {
 			b.created(r, headers)
 		}
+		if b.learnsBody {
+			reply = onResponse(nil) // not the shared reply: this one is changed
+			reply.ModeOverride = wholeCreate
+		}
 	}
 	if body := msg.GetResponseBody(); body != nil {
 		last = b.call.AnswerBody(body.GetBody())

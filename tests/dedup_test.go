@@ -69,6 +69,14 @@ func (s *storing) serve(w http.ResponseWriter, r *http.Request) {
 		id = fmt.Sprint(s.next.Add(1))
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if strings.HasPrefix(r.URL.Path, "/begun") { // as old services do: the page begins before the order exists
+		fmt.Fprint(w, "<title>Thank you</title>")
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(20 * time.Millisecond)
+		_, _ = s.table.db.ExecContext(r.Context(), "INSERT INTO orders VALUES ('"+id+"', 'created')")
+		fmt.Fprint(w, "Your order is ", id)
+		return
+	}
 	if !s.asleep.Load() {
 		if _, err := s.table.db.ExecContext(r.Context(), "INSERT INTO orders VALUES ('"+id+"', 'created')"); err != nil {
 			w.WriteHeader(http.StatusConflict)

@@ -201,6 +201,7 @@ type stubFilter struct{}
 func (stubFilter) MayContain(string) presence.Answer                       { return presence.Unknown }
 func (stubFilter) Query(context.Context, string) presence.Answer           { return presence.Unknown }
 func (stubFilter) Learn(context.Context, string) error                     { return errOnlyExplained }
+func (stubFilter) Followed() bool                                          { return false }
 func (stubFilter) CaughtUp(context.Context) bool                           { return false }
 func (stubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
 func (stubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/presence"
@@ -16,19 +15,11 @@ type gateFilter struct {
 	caughtUp func(context.Context) bool // [loader.Loader.CaughtUp]; nil: the filter is not followed
 }
 
-// Abandoned implements gate.Filter. It records no doubt if every table sends its changes as they
-// are committed. The follower then adds the order when the backend commits it, like orders that
-// are created in another way. A follower that has lost its table makes the filter answer
-// Unknown. With a doubt, one aborted create a minute could stop the rejection of absent IDs.
-func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Time) error {
-	if f.caughtUp != nil {
-		return nil
-	}
-	return f.Filter.Abandoned(ctx, reason, began)
-}
+// Followed implements gate.Filter.
+func (f gateFilter) Followed() bool { return f.caughtUp != nil }
 
 // CaughtUp implements gate.Filter.
-func (f gateFilter) CaughtUp(ctx context.Context) bool { return f.caughtUp != nil && f.caughtUp(ctx) }
+func (f gateFilter) CaughtUp(ctx context.Context) bool { return f.caughtUp(ctx) }
 
 // MayContain implements gate.Filter.
 func (f gateFilter) MayContain(id string) presence.Answer {

@@ -61,7 +61,9 @@ func (c *create) startTimer() {
 	s.mail.open(s.envoy)
 	c.timer = time.AfterFunc(s.adapter.opts.LearnTimeout, func() {
 		s.mail.post(func() Step {
-			c.learnCollected(true)
+			if body, ok := c.collected(); ok {
+				c.learn(func(ctx context.Context) error { return c.call.LearnBegun(ctx, body) })
+			}
 			return Step{}
 		})
 	})
@@ -106,13 +108,19 @@ func (c *create) streamEnded(last *gate.Response) {
 
 // learnCollected learns from the collected body. Partial means that the body was cut off.
 func (c *create) learnCollected(partial bool) {
+	if body, ok := c.collected(); ok {
+		c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, body, partial) })
+	}
+}
+
+// collected ends the collection of the body, and returns it; false: it has ended before.
+func (c *create) collected() (body []byte, ok bool) {
 	if c.phase != collecting {
-		return
+		return nil, false
 	}
 	c.timer.Stop()
-	body := c.body
-	c.body = nil
-	c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, body, partial) })
+	body, c.body = c.body, nil
+	return body, true
 }
 
 // learn runs do with a time limit, even if the client has left: the order exists. It logs

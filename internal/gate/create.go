@@ -44,7 +44,7 @@ func (c *Call) Created(r *Response) Part {
 	case c.readings.means(nil, false).failed():
 		c.madeNone()
 		return NoPart
-	case c.LearnsBody() && r.mayBeFromBackend():
+	case (c.LearnsBody() || c.awaitsEnd(r)) && r.mayBeFromBackend():
 		if len(c.learnsJSON) == 0 && r.Header != nil {
 			c.headerText = c.HeaderText(r.Header)
 		}
@@ -77,9 +77,20 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 	}
 }
 
-// LearnsBody reports whether the response's body holds the new ID, or tells whether there is one.
+// LearnsBody reports whether the response's body holds the new ID, or tells whether there is one,
+// or whether its end is awaited whatever its headers are.
 func (c *Call) LearnsBody() bool {
-	return len(c.learnsJSON) > 0 || c.policy.Create != nil && c.policy.Answers.readsBody()
+	return len(c.learnsJSON) > 0 || c.policy.Create != nil && (c.policy.Answers.readsBody() || c.learnsHeader == "" && !c.Decision.GRPC)
+}
+
+// awaitsEnd reports whether the headers of an answer name no order, and the order's table does: the
+// backend may commit as long as it writes the answer. The end of gRPC's answer is in trailers.
+func (c *Call) awaitsEnd(r *Response) bool {
+	if r.GRPC || r.Header == nil || !c.policy.Create.Filter.Followed() {
+		return false
+	}
+	_, err := c.newID(c.HeaderText(r.Header), nil)
+	return err != nil
 }
 
 // LearnHeader learns the ID from the header text that HeaderText returned. It blocks until
@@ -98,12 +109,26 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 		c.madeNone()
 		return nil
 	}
-	text, err := c.textIn(body)
-	if err != nil && c.answer.GRPC {
-		err = errProtobuf
+	if partial {
+		return c.learnPart(ctx, body, errPartial)
 	}
-	if err != nil && partial {
-		err = fmt.Errorf("%w: %w", errPartial, err)
+	text, err := c.textIn(body)
+	return c.learn(ctx, text, err)
+}
+
+// LearnBegun is LearnBody for the begin of a body whose end does not come in time: the backend
+// may still be at work.
+func (c *Call) LearnBegun(ctx context.Context, part []byte) error {
+	return c.learnPart(ctx, part, errSlow)
+}
+
+func (c *Call) learnPart(ctx context.Context, part []byte, why error) error {
+	text, err := c.textIn(part)
+	if err == nil {
+		_, err = c.newID(text, nil)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", why, err)
 	}
 	return c.learn(ctx, text, err)
 }
@@ -113,7 +138,11 @@ func (c *Call) textIn(body []byte) (string, error) {
 	if len(c.learnsJSON) == 0 {
 		return c.headerText, nil
 	}
-	return memberText(body, c.learnsJSON)
+	text, err := memberText(body, c.learnsJSON)
+	if err != nil && c.answer.GRPC {
+		err = errProtobuf
+	}
+	return text, err
 }
 
 // StreamEnded reports that the stream of a create is over after its request was forwarded.
@@ -129,11 +158,7 @@ func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
 // StreamEndedInBody is StreamEnded for a stream that ended within the answer's body. Part
 // is the body so far.
 func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
-	text, err := c.textIn(part)
-	if err != nil {
-		err = errNoAnswer
-	}
-	return c.learn(ctx, text, err)
+	return c.learnPart(ctx, part, errNoAnswer)
 }
 
 // Why an answer has no ID when it did not end: the backend may still be at work, even if
@@ -142,23 +167,26 @@ var (
 	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within it
 	errProtobuf = errors.New("the answer is a message of gRPC, which is not read: have the backend send the ID as initial metadata, and learn it by response_header")
 	errPartial  = errors.New("the answer was cut off, is larger than the buffer, or takes too long")
+	errSlow     = fmt.Errorf("%w", errPartial)
 )
 
 // learn makes the new order known. If its ID cannot be read, or if there may be more
 // orders, then absence proves nothing from now on.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	c.mayCreate = false
-	known := c.answer.Outcome() == OutcomeKnown && !errors.Is(err, errNoAnswer)
+	// A client that has an answer of the backend may know of an order.
+	answered := !errors.Is(err, errNoAnswer) && !c.answer.fromGateway()
+	known := answered && c.answer.Outcome() == OutcomeKnown
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
 	var why error // why the ID was not read
 	switch {
 	case err == nil:
 		err = filter.Learn(ctx, id)
-		if c.answer.retried() {
+		if c.answer.retried() && !filter.Followed() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
 		}
-	case known && filter.CaughtUp(ctx):
+	case answered && !errors.Is(err, errSlow) && filter.Followed() && filter.CaughtUp(ctx):
 		c.gate.record.Learned(c.Decision.Rule, ErrByTable)
 		return nil
 	case known && errors.Is(err, errPartial): // the answer is passed on, so the client may see the ID
@@ -173,7 +201,13 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		if c.answer.Status != 0 && c.answer.Outcome() != OutcomeKnown {
 			reason += ": " + c.answer.unknownReason()
 		}
-		if failed := filter.Abandoned(ctx, reason, c.earliestCreation()); failed != nil || c.answer.Status != 0 {
+		var failed error
+		// A table that is followed sends the order when the backend commits it. With a doubt, one
+		// aborted create a minute could stop the rejection of absent IDs.
+		if answered || !filter.Followed() {
+			failed = filter.Abandoned(ctx, reason, c.earliestCreation())
+		}
+		if failed != nil || c.answer.Status != 0 {
 			err = errors.Join(err, failed)
 		} else {
 			err = nil // a client can cause it by leaving

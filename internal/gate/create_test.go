@@ -301,38 +301,80 @@ func TestLearnBody(t *testing.T) {
 	}
 }
 
-// TestCreateByTable has an answer that names no order, where the order's table is followed: it is no
-// doubt, unless the follower is late or the call may still run.
+// TestCreateByTable has answers that name no order, where the order's table is followed. The gate
+// asks for the table's rows only after the end of an answer that the client gets: until then the
+// backend may commit. Such an answer is a doubt if the follower is late or the end is not awaited.
 func TestCreateByTable(t *testing.T) {
+	once := gate.Response{Status: 200, Details: "via_upstream", Attempts: 1}
+	with := func(change func(r *gate.Response)) gate.Response {
+		r := once
+		change(&r)
+		return r
+	}
+	elsewhere := order.HeaderList{{"location", "/login"}}
 	for _, tt := range []struct {
-		name     string
-		status   int
-		followed bool
-		doubt    string
+		name  string
+		learn gate.Learn
+		r     gate.Response
+		late  bool   // the follower is
+		cut   string // why the body is cut off
+		want  string
 	}{
-		{"its table has it", 200, true, ""},
-		{"the follower is late", 200, false, "incomplete: "},
-		{"a gateway's timeout", 504, true, "abandoned: "},
+		{"by its table", gate.Learn{}, once, false, "", "caught up"},
+		{"by its table, which is late", gate.Learn{}, once, true, "", "caught up, incomplete"},
+		{"by its table, of an answer without end", gate.Learn{}, once, false, "slow", "incomplete, abandoned"},
+		{"by its table, of a large answer", gate.Learn{}, once, false, "large", "caught up"},
+		{"by its table, of a client that leaves", gate.Learn{}, once, false, "left", ""},
+		{"no member", inBody, once, false, "", "caught up"},
+		{"no member, late", inBody, once, true, "", "caught up, incomplete"},
+		{"no member, without end", inBody, once, false, "slow", "incomplete, abandoned"},
+		{"no header", inPart, with(func(r *gate.Response) { r.Header = elsewhere }), false, "", "caught up"},
+		{"no header, without end", inPart, with(func(r *gate.Response) { r.Header = elsewhere }), false, "slow", "incomplete, abandoned"},
+		{"the header", inPart, with(func(r *gate.Response) { r.Header = order.HeaderList{{"location", "/orders/42"}} }), false, "", "42"},
+		{"two attempts", gate.Learn{}, with(func(r *gate.Response) { r.Attempts = 2 }), false, "", "caught up"},
+		{"two attempts, late", gate.Learn{}, with(func(r *gate.Response) { r.Attempts = 2 }), true, "", "caught up, abandoned"},
+		{"two attempts, named", inPart, with(func(r *gate.Response) { r.Attempts, r.Header = 2, order.HeaderList{{"location", "/orders/42"}} }), false, "", "42"},
+		{"of unknown origin", gate.Learn{}, gate.Response{Status: 200, Attempts: -1, AttemptHeader: -1}, false, "", "caught up"},
+		{"of unknown origin, late", gate.Learn{}, gate.Response{Status: 200, Attempts: -1, AttemptHeader: -1}, true, "", "caught up, abandoned"},
+		{"a gateway's timeout", gate.Learn{}, with(func(r *gate.Response) { r.Status = 504 }), false, "", ""},
+		{"Envoy's timeout", gate.Learn{}, gate.Response{Status: 504, Details: "response_timeout", Attempts: 1}, false, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, false)
-			b.filter.Followed = tt.followed
-			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
-			if part := c.Created(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
-				t.Fatalf("part %d", part)
+			c, filter := newCreate(t, tt.learn, "/orders")
+			filter.Tables, filter.Late = true, tt.late
+			if tt.r.Header == nil {
+				tt.r.Header = order.HeaderList{}
 			}
-			err := c.LearnBody(t.Context(), []byte("<html>"), false)
-			if (err == nil) != (tt.doubt == "") {
-				t.Errorf("error %v", err)
-			}
-			for _, kind := range []string{"incomplete: ", "abandoned: ", "learn "} {
-				if n := len(b.filter.Journal.After(kind)); n > 0 != (kind == tt.doubt) {
-					t.Errorf("%d times %s", n, kind)
+			switch part := c.Created(&tt.r); {
+			case part == gate.BodyPart:
+				switch body := []byte("<html>"); tt.cut {
+				case "slow":
+					_ = c.LearnBegun(t.Context(), body)
+				case "left":
+					_ = c.StreamEndedInBody(t.Context(), body)
+				default:
+					_ = c.LearnBody(t.Context(), body, tt.cut != "")
 				}
+			case part == gate.HeaderPart && (tt.want == "42" || tt.want == ""):
+				_ = c.LearnHeader(t.Context(), c.HeaderText(tt.r.Header))
+			default:
+				t.Errorf("part %d", part)
+			}
+			if got := did(filter); got != tt.want {
+				t.Errorf("it did %q, want %q", got, tt.want)
 			}
 			if c.MayCreate() {
 				t.Error("it may still create an order")
 			}
 		})
+	}
+}
+
+// TestLeavingByTable has a client that leaves: it knows of no order.
+func TestLeavingByTable(t *testing.T) {
+	c, filter := newCreate(t, gate.Learn{}, "/orders")
+	filter.Tables = true
+	if err := c.StreamEnded(t.Context(), nil); err != nil || did(filter) != "" {
+		t.Errorf("it did %q: %v", did(filter), err)
 	}
 }

@@ -33,8 +33,10 @@ type Filter interface {
 	// ID. This holds with an error too, unless the error says otherwise. The ID is the text
 	// of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
-	// CaughtUp reports whether every order that exists by now is known to every instance: the
-	// filter's tables send each row when it is committed. It blocks for some milliseconds.
+	// Followed reports whether the filter's tables send each row when it is committed.
+	Followed() bool
+	// CaughtUp reports whether every order that exists by now is known to every instance of a
+	// filter that is followed. It blocks for some milliseconds.
 	CaughtUp(ctx context.Context) bool
 	// MarkIncomplete reports that an order was created and that its ID could not be learned, for
 	// the given reason. The call began at the given time; zero: an earlier call may have

@@ -8,7 +8,7 @@ import (
 )
 
 // Filter is a gate.Filter. Its fields must not change during a call. It writes "query 42",
-// "learn 42", "incomplete: reason" and "abandoned: reason".
+// "learn 42", "caught up", "incomplete: reason" and "abandoned: reason".
 type Filter struct {
 	Journal *Journal // nil: none
 	Answers map[string]presence.Answer
@@ -18,7 +18,8 @@ type Filter struct {
 	Fault       string // the ID at which MayContain panics; "": none
 	OnQuery     func(ctx context.Context, id string) presence.Answer
 	Learning    chan struct{} // Learn waits until it is closed; nil: Learn does not wait
-	Followed    bool          // CaughtUp
+	Tables      bool          // Followed
+	Late        bool          // CaughtUp returns false, although the filter is followed
 }
 
 // MayContain implements gate.Filter.
@@ -65,8 +66,14 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 	}
 }
 
-// CaughtUp implements gate.Filter.
-func (f *Filter) CaughtUp(context.Context) bool { return f.Followed }
+// Followed implements gate.Filter.
+func (f *Filter) Followed() bool { return f.Tables }
+
+// CaughtUp implements gate.Filter. It writes "caught up".
+func (f *Filter) CaughtUp(context.Context) bool {
+	f.Journal.Add("caught up")
+	return !f.Late
+}
 
 // MarkIncomplete implements gate.Filter.
 func (f *Filter) MarkIncomplete(_ context.Context, reason string, _ time.Time) error {
