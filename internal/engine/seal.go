@@ -69,7 +69,7 @@ func (s *sharedSeal) look(ctx context.Context) {
 			text, err = s.redis.Get(ctx, sealKey).Result() // another instance may have been faster
 		}
 	}
-	var key [gate.SealKeySize]byte
+	var key gate.SealKey
 	if err == nil && copy(key[:], text) == len(key) {
 		s.Use(key)
 	}

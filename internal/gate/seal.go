@@ -1,67 +1,60 @@
 package gate
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 )
 
-// Seal hides the target of a request between ext_authz and ext_proc, where only ext_proc can
-// restore it. A request that skips ext_proc reaches the backend with a path that it does not serve,
-// so nothing is settled without a lock, and no order is created without being learned.
+// Seal hides the target of a request between ext_authz and ext_proc, where only ext_proc restores it.
+// A request that skips ext_proc reaches the backend with a path that it does not serve, so nothing is
+// settled without a lock, and no order is created without being learned.
 //
-// The two filters may be served by different instances, so these share a key. A Seal is safe for
-// concurrent use.
-type Seal struct{ keys atomic.Pointer[[]sealKey] }
+// A client cannot seal a target: it would choose a route of Envoy by one path, and what the backend
+// does by another. The two filters may be served by different instances, so these share a key. A Seal
+// is safe for concurrent use.
+type Seal struct{ keys atomic.Pointer[[]SealKey] }
 
-// SealKeySize is the size of a key, in bytes.
-const SealKeySize = 32
+// SealKey is the key of a [Seal].
+type SealKey [32]byte
 
-type sealKey struct {
-	bytes [SealKeySize]byte
-	aead  cipher.AEAD
-}
-
-// sealedPath begins the path of a sealed request. An access log shows it if the request has not
-// reached ext_proc.
-const sealedPath = "/.ordergate/not-bracketed?ordergate="
+// A sealed path shows the target to whoever reads Envoy's access log, for the requests that ext_proc
+// refuses.
+const (
+	sealedPath   = "/.ordergate/not-bracketed?seal="
+	sealedTarget = "&ordergate="
+	macBytes     = 16
+)
 
 // NewSeal returns a Seal with a random key.
 func NewSeal() *Seal {
-	var key [SealKeySize]byte
+	var key SealKey
 	_, _ = rand.Read(key[:]) // it never fails
 	s := new(Seal)
-	s.Use(key)
+	s.keys.Store(&[]SealKey{key})
 	return s
 }
 
 // Key returns the key that Hide uses.
-func (s *Seal) Key() [SealKeySize]byte { return (*s.keys.Load())[0].bytes }
+func (s *Seal) Key() SealKey { return (*s.keys.Load())[0] }
 
 // Use has Hide use a key. Reveal also accepts the one before. Calls must not overlap.
-func (s *Seal) Use(key [SealKeySize]byte) {
-	var keys []sealKey
-	if old := s.keys.Load(); old != nil {
-		if (*old)[0].bytes == key {
-			return
-		}
-		keys = (*old)[:1]
+func (s *Seal) Use(key SealKey) {
+	if before := s.Key(); before != key {
+		s.keys.Store(&[]SealKey{key, before})
 	}
-	block, _ := aes.NewCipher(key[:]) // an error is about the size
-	aead, _ := cipher.NewGCMWithRandomNonce(block)
-	keys = append([]sealKey{{key, aead}}, keys...)
-	s.keys.Store(&keys)
 }
 
 // Hide returns the path in place of a request's target. The method is sealed, too.
 func (s *Seal) Hide(method, target string) string {
-	sealed := (*s.keys.Load())[0].aead.Seal(nil, nil, []byte(target), []byte(method))
-	return sealedPath + base64.RawURLEncoding.EncodeToString(sealed)
+	key := s.Key()
+	return sealedPath + key.mac(method, target) + sealedTarget + escape(target)
 }
 
 // IsSealed reports whether a path is one of Hide, or is meant to look like one.
@@ -70,16 +63,41 @@ func IsSealed(path string) bool { return strings.HasPrefix(path, sealedPath) }
 // Reveal returns the target that a path hides. It returns false for a path that was sealed with
 // another key, or by a client.
 func (s *Seal) Reveal(method, path string) (target string, ok bool) {
-	sealed, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(path, sealedPath))
-	if err != nil {
+	mac, escaped, ok := strings.Cut(strings.TrimPrefix(path, sealedPath), sealedTarget)
+	target, err := url.PathUnescape(escaped)
+	if !ok || err != nil {
 		return "", false
 	}
 	for _, key := range *s.keys.Load() {
-		if plain, err := key.aead.Open(nil, nil, sealed, []byte(method)); err == nil {
-			return string(plain), true
+		if hmac.Equal([]byte(mac), []byte(key.mac(method, target))) {
+			return target, true
 		}
 	}
 	return "", false
+}
+
+// mac returns 128 bits of HMAC-SHA256, as text. No method has a line feed.
+func (k *SealKey) mac(method, target string) string {
+	h := hmac.New(sha256.New, k[:])
+	h.Write([]byte(method))
+	h.Write([]byte{'\n'})
+	h.Write([]byte(target))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:macBytes])
+}
+
+// escape escapes what a backend could take for another parameter, and what is not ASCII.
+func escape(target string) string {
+	const hexDigits = "0123456789ABCDEF"
+	escaped := make([]byte, 0, len(target)+16)
+	for i := range len(target) {
+		switch c := target[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("/-._~,:@!$()*", c) >= 0:
+			escaped = append(escaped, c)
+		default:
+			escaped = append(escaped, '%', hexDigits[c>>4], hexDigits[c&15])
+		}
+	}
+	return string(escaped)
 }
 
 // Unrevealed is the answer to a request with a path that Reveal does not accept.
