@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,9 +100,11 @@ func (a *asker) answer(q *question) {
 		}
 		return nil
 	})
-	for range a.sources {
-		if err == nil {
-			err = a.client.BLPop(ctx, popFor, replyKey(a.filter, token)).Err()
+	// By name: the client of Redis sends a command again whose reply was lost.
+	for missing := slices.Clone(a.sources); err == nil && len(missing) > 0; {
+		var got []string
+		if got, err = a.client.BLPop(ctx, popFor, replyKey(a.filter, token)).Result(); err == nil {
+			missing = slices.DeleteFunc(missing, func(source string) bool { return source == got[1] })
 		}
 	}
 	q.yes = err == nil

@@ -8,18 +8,49 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
+// TestCaughtUpOfTwoTables has the reply of one follower arrive twice, as a client of Redis sends a
+// command again whose own reply was lost. It says nothing about the other table.
+func TestCaughtUpOfTwoTables(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	client := redis.NewClient(&redis.Options{Addr: bed.Redis().Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	a := &asker{client: client, filter: "orders", sources: []string{"one", "two"}}
+	answer := func(replies ...string) bool {
+		answered := make(chan bool)
+		go func() { answered <- a.ask(t.Context()) }()
+		for _, source := range a.sources {
+			got, err := client.BLPop(t.Context(), 10*time.Second, requestsKey("orders", source)).Result()
+			bedtest.Check(t, err)
+			for _, from := range replies {
+				if from == source {
+					bedtest.Check(t, client.RPush(t.Context(), replyKey("orders", got[1]), from).Err())
+				}
+			}
+		}
+		return <-answered
+	}
+	if answer("one", "one") {
+		t.Error("it has caught up with a table whose follower has not replied")
+	}
+	if !answer("one", "one", "two") {
+		t.Error("it has not caught up, and both followers have replied")
+	}
+}
+
 // TestCaughtUp commits orders, as a backend does whose answers do not name them. No process answers
 // Absent for one of them after CaughtUp, whichever of them follows the table.
 func TestCaughtUp(t *testing.T) {
 	for _, tt := range []struct {
 		kind, driver, follow string
-		server               func(*bedtest.Bed) (dsn string, pause func() error)
+		database             func(*bedtest.Bed) (dsn string, pause func() error)
 	}{
 		{"mysql", "mysql", "binlog", func(b *bedtest.Bed) (string, func() error) {
 			s := b.MariaDB("--log-bin", "--binlog-format=ROW", "--server-id=1")
@@ -32,8 +63,8 @@ func TestCaughtUp(t *testing.T) {
 		t.Run(tt.kind, func(t *testing.T) {
 			t.Parallel()
 			bed := bedtest.New(t)
-			dsn, pause := tt.server(bed)
-			redis := bed.Redis()
+			dsn, pause := tt.database(bed)
+			server := bed.Redis()
 			db, err := sql.Open(tt.driver, dsn)
 			bedtest.Check(t, err)
 			t.Cleanup(func() { _ = db.Close() })
@@ -46,7 +77,7 @@ redis: {addresses: [%s], member: %s}
 filters: {orders: {sources: [db]}}
 sources: {db: {kind: %s, dsn_env: DSN, table: orders, id_column: id, follow: %s}}
 rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}]
-`, redis.Addr(), member, tt.kind, tt.follow), func(name string) string { return map[string]string{"DSN": dsn}[name] })
+`, server.Addr(), member, tt.kind, tt.follow), func(name string) string { return map[string]string{"DSN": dsn}[name] })
 				bedtest.Check(t, err)
 				h, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
 				bedtest.Check(t, err)
