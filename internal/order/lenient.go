@@ -13,10 +13,12 @@ func (t *Table) screenUnmatched(req Request, path string, chooses, chosen bool) 
 	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
 	}
-	if !chooses && !chosen && !t.isController(path, t.controllers) {
+	s := screening{table: t, req: &req, rule: -1, chosen: chooses || chosen, mounts: t.mountOf(path)}
+	controls := t.isController(path, t.controllers)
+	if !s.chosen && !controls && len(s.mounts) == 0 {
 		return Match{Rule: -1}
 	}
-	s := screening{table: t, req: &req, rule: -1, chosen: chooses || chosen, orders: chosen || !chooses && !t.isController(path, t.chosen)}
+	s.orders = chosen || !chooses && controls && !t.isController(path, t.chosen)
 	return s.screen()
 }
 
@@ -30,32 +32,42 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 		if !t.plainNear {
 			return Match{Rule: -1} // there is only one reading
 		}
-		m = t.lookUpNear(req, path)
+		m = t.lookUpNear(req, path, &t.near)
 		m.Offset = -1
 		return m
 	}
-	if t.readings(path, func(reading string) bool {
-		m = t.lookUpNear(req, reading)
+	m = t.matchReadings(req, path, &t.near)
+	if m.Reason == PathNear {
+		m.Offset = firstAmbiguous(path)
+	}
+	return m
+}
+
+// matchReadings searches a tree for each reading of a path.
+func (t *Table) matchReadings(req *Request, path string, in *tree) (m Match) {
+	if t.readings(path, in, func(reading string, in *tree) bool {
+		m = t.lookUpNear(req, reading, in)
 		return m.Result != Unruled
 	}) {
-		if m.Reason == PathNear {
-			m.Offset = firstAmbiguous(path)
-		}
 		return m
 	}
 	return Match{Rule: -1}
 }
 
+// reader receives a reading of a path, with the tree that has the rules for it. It returns true to
+// stop.
+type reader func(path string, in *tree) bool
+
 // readings calls try with each way in which backends may read a path, until try returns
 // true. Backends stop decoding at different stages, so each stage is a reading of its own.
-func (t *Table) readings(path string, try func(string) bool) bool {
+func (t *Table) readings(path string, in *tree, try reader) bool {
 	path = withoutOrigin(path)
 	for range decodeRounds + 1 {
-		if t.readingsAsIs(path, try) {
+		if t.readingsAsIs(path, in, try) {
 			return true
 		}
 		// A decoded ? or # ends the path for a backend that parses it again.
-		if i := strings.IndexAny(path, "?#"); i >= 0 && t.readingsAsIs(path[:i], try) {
+		if i := strings.IndexAny(path, "?#"); i >= 0 && t.readingsAsIs(path[:i], in, try) {
 			return true
 		}
 		decoded := unescape(path)
@@ -68,23 +80,23 @@ func (t *Table) readings(path string, try func(string) bool) bool {
 }
 
 // readingsAsIs is readings without decoding.
-func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
+func (t *Table) readingsAsIs(path string, in *tree, try reader) bool {
 	path = strings.ReplaceAll(path, `\`, "/") // as Tomcat does with allowBackslash
 	if t.lenient.authority {
 		// parse_url of PHP, like other parsers of URLs, reads the text after two slashes as
 		// a host.
-		if isPathless(path) && try("/") {
+		if isPathless(path) && try("/", in) {
 			return true
 		}
-		if rest := behindHost(path); rest != path && t.variants(rest, try) {
+		if rest := behindHost(path); rest != path && t.variants(rest, in, try) {
 			return true
 		}
 	}
-	return t.variants(path, try)
+	return t.variants(path, in, try)
 }
 
 // variants calls try with each folded form of a path.
-func (t *Table) variants(path string, try func(string) bool) bool {
+func (t *Table) variants(path string, in *tree, try reader) bool {
 	path = strings.ReplaceAll(path, "+", " ") // many decode it as in a query
 	candidates := [2]string{path, path}
 	if t.lenient.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
@@ -93,41 +105,60 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 	for _, c := range candidates {
 		c = resolve(c)
 		c = t.near.spell(c) // so that scripts are found in any spelling that counts
-		if t.lenient.indexPHP {
-			if t.scripts(c, try) {
-				return true
-			}
-			if inner := withoutScript(c); inner != c {
-				if try(c) {
-					return true
-				}
-				c = inner
-			}
-		}
-		for _, variant := range [2]string{c, trimTail(c)} {
-			if try(variant) {
-				return true
-			}
-			if !t.lenient.trailing {
-				break
-			}
+		if t.lenient.indexPHP && (t.scripts(c, in, try) || t.withoutScripts(c, try)) || t.tails(c, in, try) {
+			return true
 		}
 	}
 	return false
 }
 
-// lookUpNear searches the guarding rules for a reading of a path.
-func (t *Table) lookUpNear(req *Request, path string) Match {
+// tails calls try with a path, and without the rest of its last segment after the name: .json, a
+// dot, garbage. Where the name ends depends on the rules.
+func (t *Table) tails(path string, in *tree, try reader) bool {
+	if try(path, in) {
+		return true
+	}
+	if !t.lenient.trailing {
+		return false
+	}
+	for i, ends := strings.LastIndexByte(path, '/')+1, 0; i < len(path) && ends <= t.ends; i++ {
+		if !endsName(path[i]) {
+			continue
+		}
+		if ends++; try(path[:i], in) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsName reports whether the name of a last segment may end before a byte.
+func endsName(c byte) bool {
+	return !plainBytes[c] && !isUpper(c) || strings.IndexByte("!$&'()*,=:@", c) >= 0
+}
+
+// countEnds counts the bytes of a text before which a name may end.
+func countEnds(text string) (n int) {
+	for i := range len(text) {
+		if endsName(text[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// lookUpNear searches a tree of the guarding rules for a reading of a path.
+func (t *Table) lookUpNear(req *Request, path string, in *tree) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
 	}
 	f := t.finder(req)
-	f.find(&t.near, path, admitsAll)
+	f.find(in, path, admitsAll)
 	if first := min(f.best, f.other); first < len(t.rules) {
 		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}
 	if f.passing < len(t.rules) {
-		return t.screenOverride(*req, path, f.passing)
+		return t.screenOverride(*req, path, f.passing, in)
 	}
 	return Match{Rule: -1}
 }
@@ -275,68 +306,6 @@ func foldCase(text string) string {
 		return lower(text)
 	}
 	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, text)
-}
-
-// indexScript is the script that PHP runs for a folder.
-const indexScript = "/index.php"
-
-// scripts calls try with each script that PHP may run for a path, until try returns true.
-// These are each script on the path, which gets the rest as PATH_INFO, and the index of a
-// folder, by either of its paths.
-func (t *Table) scripts(path string, try func(string) bool) bool {
-	const end = ".php"
-	for i, segments := 1, 1; i < len(path) && segments <= t.depth; i++ { // no rule's path has more
-		if path[i] != '/' {
-			continue
-		}
-		if strings.HasSuffix(path[:i], end) && try(path[:i]) {
-			return true
-		}
-		segments++
-	}
-	if folder, ok := strings.CutSuffix(path, indexScript); ok {
-		return try(folder+"/") || folder != "" && try(folder)
-	}
-	// The tree has the folder of each rule's script, but not of one that a {name} stands for.
-	return t.namesScript && !strings.HasSuffix(path, end) && try(strings.TrimSuffix(path, "/")+indexScript)
-}
-
-// withoutScript removes the PHP script from the start of a path: /index.php/orders.
-func withoutScript(path string) string {
-	if i := strings.Index(path, ".php/"); i >= 0 {
-		return path[i+len(".php"):]
-	}
-	return path
-}
-
-// trimTail removes the rest of the last segment after its name: .json, a dot, garbage.
-func trimTail(path string) string {
-	last := strings.LastIndexByte(path, '/') + 1
-	for i := last; i < len(path); i++ {
-		if c := path[i]; !plainBytes[c] && !isUpper(c) || strings.IndexByte("!$&'()*,=:@", c) >= 0 {
-			return path[:i]
-		}
-	}
-	return path
-}
-
-// isController reports whether some backend may read a path as one of some front controllers,
-// with or without a path after it.
-func (t *Table) isController(path string, controllers []string) bool {
-	is := func(reading string) bool {
-		reading = lower(reading)
-		for _, c := range controllers {
-			rest, ok := strings.CutPrefix(reading, c)
-			if ok && (rest == "" || rest[0] == '/' && c != "/") {
-				return true
-			}
-			if folder, ok := strings.CutSuffix(c, indexScript); ok && reading != "" && strings.TrimSuffix(reading, "/") == folder {
-				return true
-			}
-		}
-		return false
-	}
-	return is(path) || len(controllers) > 0 && !t.isPlain(path) && t.readings(path, is)
 }
 
 // isRoutingName reports whether front controllers choose by this parameter what to run.

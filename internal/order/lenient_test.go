@@ -92,6 +92,10 @@ func TestUpperCaseTemplate(t *testing.T) {
 		{"//paySuccess", s + tc + sp + p},
 		{"/pay%53uccess", s + tc + sp + p},
 		{"/paySuccess.do", s + sp + p},
+		{"/Pay.do.json", s + sp + p},
+		{"/Pay.do", ""},
+		{"/Pay", ""},
+		{"/Pay.json", ""},
 		{"/paysuccess", s},
 		{"/paysuccess/", s},
 		{"/PAYSUCCESS", s},
@@ -110,6 +114,7 @@ func TestUpperCaseTemplate(t *testing.T) {
 	for name, backend := range map[string]Backend{s: Strict, tc: Tomcat, sp: Spring, p: PHP} {
 		table, err := NewTable([]Rule{
 			{Name: "pay", Methods: []string{"POST"}, Path: "/paySuccess", Backend: backend},
+			{Name: "struts", Methods: []string{"POST"}, Path: "/Pay.do", Backend: backend},
 			{Name: "paid", Methods: []string{"POST"}, Path: "/Orders/{id}/setPaid", Backend: backend, IDs: at(InPath, "id")},
 			{Name: "folder", Methods: []string{"POST"}, Path: "/Shop/View/", Backend: backend},
 			{Name: "script", Methods: []string{"POST"}, Path: "/Admin/index.php", Backend: backend},

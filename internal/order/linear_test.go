@@ -62,6 +62,7 @@ func TestMemoryIsLinear(t *testing.T) {
 	}
 	table, err := NewTable([]Rule{
 		{Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: at(InPath, "id")},
+		{Methods: []string{"POST"}, Path: "/index.php", Query: map[string][]string{"route": {"a/b/c"}}},
 		{Methods: []string{"POST"}, Path: "/json", IDs: []ID{{In: InJSON, Members: []string{"id"}, MaxBody: 1 << 20, Format: digits}}},
 		{Methods: []string{"POST"}, Path: "/form", IDs: []ID{{In: InForm, Name: "id", MaxBody: 1 << 20, Format: digits}}},
 	})
@@ -83,6 +84,8 @@ func TestMemoryIsLinear(t *testing.T) {
 		"JSON escapes":    body("/json", typeJSON, `{"`, `\u0041`, `":1,"id":1}`),
 		"JSON array":      body("/json", typeJSON, `{"a":[`, `1,`, `1],"id":1}`),
 		"scripts":         repeat("/", "x.php/"),
+		"suffixes":        repeat("/x", ".a"),
+		"route":           repeat("/index.php?route=", "a/"),
 		"a path of ours":  repeat("/orders/42/settle?a=", "/x.php"),
 		"form":            body("/form", typeForm, "", "%41=1&", ""),
 

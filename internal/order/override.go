@@ -22,13 +22,13 @@ func overridesMethod(folded, name string) bool {
 
 // screenOverride checks a request whose path, or a reading of it, a rule guards under other
 // methods. Some backends let a header, a parameter or a form's field replace the method.
-func (t *Table) screenOverride(req Request, path string, rule int) Match {
+func (t *Table) screenOverride(req Request, path string, rule int, in *tree) Match {
 	methods, result, reason := t.otherMethods(&req, profiles[t.rules[rule].Backend].parameters)
 	for _, method := range methods {
 		r := req
 		r.Method = method
 		f := t.finder(&r)
-		f.find(&t.near, path, admitsAll)
+		f.find(in, path, admitsAll)
 		if first := min(f.best, f.other); first < len(t.rules) {
 			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}

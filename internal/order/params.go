@@ -258,7 +258,7 @@ func (r *compiled) leadsToRule(text string, s *headerFacts) bool {
 		return false
 	}
 	other := Request{Method: s.method, Host: s.host}
-	return r.table.matchLenient(&other, "/./"+unescape(text)).Result != Unruled // the dot forces a lenient match
+	return r.table.matchText(&other, unescape(text), r.mounts).Result != Unruled
 }
 
 // isAlias reports whether a folded name is that of an ID in another location. Backends that

@@ -127,6 +127,7 @@ type compiled struct {
 	members   [][]string // folded paths of JSON members that name an order, for a rule with Nameless
 	partNames []string   // folded names of parts in other rules, for a rule with parts
 	nested    []string   // folded names of JSON members that have an ID below them
+	mounts    []*mount   // whose folder begins the path
 	selectors []selector // Query, in the order of the names
 	// nestedPaths are folded paths of JSON members below others, by which other rules read.
 	nestedPaths [][]string

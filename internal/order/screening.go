@@ -22,7 +22,8 @@ type screening struct {
 	orders bool // the path is a front controller without rules by a parameter: names of orders count
 	noForm bool // another check reads the form
 	query  string
-	chosen bool // the rules for what the query chooses were tried: the path is theirs
+	mounts []*mount // to which the path leads
+	chosen bool     // the rules for what the query chooses were tried: the path is theirs
 
 	choices []choice
 	methods []string // that a backend may use for the request
@@ -142,7 +143,7 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 		}
 		for _, method := range s.methods {
 			r := Request{Method: method, Host: s.req.Host}
-			if m := t.matchLenient(&r, "/./"+text); m.Result != Unruled { // the dot forces a lenient match
+			if m := t.matchText(&r, text, s.mounts); m.Result != Unruled {
 				s.rule = m.Rule
 				return FrontController
 			}

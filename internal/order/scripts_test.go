@@ -1,6 +1,9 @@
 package order
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestScripts reads paths as PHP behind a web server does: what follows a script is
 // PATH_INFO, and a folder is its index.php.
@@ -59,6 +62,65 @@ func TestScripts(t *testing.T) {
 		} {
 			if got := r.answer(table); got != r.want {
 				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+}
+
+// TestMounts has front controllers in folders, and web servers that cut the suffix of a path when
+// they rewrite it.
+func TestMounts(t *testing.T) {
+	formed := HeaderList{{"content-type", typeForm}}
+	for _, b := range []Backend{Strict, PHP} {
+		for _, controllers := range [][]string{nil, {"/shop/index.php"}, {"/shop/Front.php"}} {
+			rules := []Rule{
+				{Name: "settle", Methods: []string{"POST"}, Path: "/shop/orders/{id}/settle", IDs: at(InPath, "id"), Backend: b},
+				{Name: "pay", Methods: []string{"POST"}, Path: "/shop/pay.html", Backend: b},
+				{Name: "export", Methods: []string{"GET"}, Path: "/orders/export", OtherMethods: true, Backend: b},
+				{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+			}
+			for i := range rules {
+				rules[i].FrontControllers = controllers
+			}
+			table, err := NewTable(rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script, byFolder := "/shop/index.php", "front_controller"
+			if controllers != nil {
+				script = controllers[0]
+			}
+			if strings.Contains(script, "Front") {
+				byFolder = ""
+			}
+			for _, r := range []oddRequest{
+				{"the rule", "POST", "/shop/orders/42/settle", nil, "", "42"},
+				{"by PATH_INFO", "POST", script + "/orders/42/settle", nil, "", "path_near"},
+				{"by PATH_INFO of another script", "POST", "/shop/app.php/orders/42/settle", nil, "", "path_near"},
+				{"by PATH_INFO with an escape", "POST", strings.Replace(script, ".", "%2e", 1) + "/orders/42/settle", nil, "", "path_near"},
+				{"by PATH_INFO behind another folder", "POST", "/x/../shop/index.php/orders/42/settle", nil, "", "path_near"},
+				{"by PATH_INFO, without the suffix", "POST", script + "/pay", nil, "", "path_near"},
+				{"by PATH_INFO, with another suffix", "POST", script + "/pay.htm", nil, "", "path_near"},
+				{"by a parameter", "POST", script + "?url=/orders/42/settle", nil, "", "front_controller"},
+				{"by a parameter, relative", "POST", script + "?url=orders/42/settle", nil, "", "front_controller"},
+				{"by a parameter, escaped", "POST", script + "?url=orders%252F42%2Fsettle", nil, "", "front_controller"},
+				{"by a parameter, with the folder", "POST", script + "?url=/shop/orders/42/settle", nil, "", "front_controller"},
+				{"by a parameter, without the suffix", "POST", script + "?url=pay", nil, "", "front_controller"},
+				{"by a parameter's name", "POST", script + "?/pay", nil, "", "front_controller"},
+				{"by a field", "POST", script, formed, "url=pay", "front_controller"},
+				{"behind the script", "POST", script + "/x?url=pay", nil, "", "front_controller"},
+				{"by the folder", "POST", "/shop/?url=pay", nil, "", byFolder},
+				{"on the path of a rule", "POST", "/shop/orders/43/settle?url=orders/42/settle", nil, "", "front_controller"},
+
+				{"another page", "POST", script + "?url=cart/add", nil, "", ""},
+				{"a page of another folder", "POST", "/blog/index.php?url=pay", nil, "", ""},
+				{"another script", "POST", "/shop/login.php?back=orders/42/settle", nil, "", ""},
+				{"a list", "GET", "/orders/?page=2&view=list", nil, "", ""},
+				{"a plain path", "POST", "/shop/pay", nil, "", ""},
+			} {
+				if got := r.answer(table); got != r.want {
+					t.Errorf("profile %d, %q: %s: %s %s: got %q, want %q", b, controllers, r.name, r.method, r.target, got, r.want)
+				}
 			}
 		}
 	}

@@ -16,6 +16,8 @@ type Table struct {
 	exact   tree // of all rules, literals as written
 	anyCase tree // of all rules, for those that ignore case
 	near    tree // of the guarding rules, also as folders: of an index.php, and without the trailing slash
+	routed  tree // of the guarding rules as in near, and without suffixes: by what scripts take for a path
+	mounts  []*mount
 	lenient readings
 
 	// plainNear means that a path which all backends read alike may be near a rule: the rule
@@ -34,6 +36,7 @@ type Table struct {
 
 	hosts       []string // of the rules
 	ignoresCase bool     // some rule ignores case
+	ends        int      // the largest number of bytes before which the name of a rule's last segment may end
 	depth       int      // the largest number of segments in the path of a rule or a front controller
 }
 
@@ -45,6 +48,12 @@ type tree struct {
 }
 
 func (t *tree) add(segments []segment, rule int) { t.root.add(segments, rule, t.spell) }
+
+// addNear adds a guarding rule, by a path of its own or of a folder.
+func (t *Table) addNear(segments []segment, rule int) {
+	t.near.add(segments, rule)
+	t.routed.add(segments, rule)
+}
 
 // find searches the tree for a path, which begins with a slash.
 func (f *finder) find(t *tree, path string, admits admission) {
@@ -78,6 +87,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	if t.ignoresCase || t.lenient.anyCase {
 		t.near.spell = foldCase
 	}
+	t.routed.spell = t.near.spell
 	for i, r := range rules {
 		c, segments, err := compile(r)
 		if err != nil {
@@ -97,17 +107,23 @@ func NewTable(rules []Rule) (*Table, error) {
 		if r.Pass {
 			continue
 		}
-		t.near.add(segments, i)
+		t.addNear(segments, i)
+		if t.lenient.indexPHP {
+			t.addRouted(segments, i)
+		}
+		if last := segments[len(segments)-1]; !last.isVar {
+			t.ends = max(t.ends, countEnds(t.near.spell(last.text)))
+		}
 		t.namesScript = t.namesScript || c.mayNameScript(segments[len(segments)-1])
 		t.plainNear = t.plainNear || t.near.spell(r.Path) != r.Path
 		if r.Path != withoutSlash(r.Path) {
 			t.plainNear = true
-			t.near.add(segments[:len(segments)-1], i)
+			t.addNear(segments[:len(segments)-1], i)
 		}
 		// The path of a folder: the path of its script without the last segment, or "/".
 		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
 			t.plainNear = true
-			t.near.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i)
+			t.addNear(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i)
 		}
 		t.methods = append(t.methods, r.Methods...)
 		if slices.Contains(r.Methods, "GET") {
@@ -141,6 +157,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	for i := range t.rules {
 		t.rules[i].table = t
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
+		t.rules[i].mounts = t.mountsAbove(t.rules[i].Path)
 		t.rules[i].findNames(t)
 		t.rules[i].findNested(t)
 		t.rules[i].partNames = t.foreignPartNames(&t.rules[i])
@@ -250,7 +267,7 @@ func (t *Table) match(req Request) Match {
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
 	case f.passing < len(t.rules):
-		if m := t.screenOverride(req, path, f.passing); m.Result != Unruled {
+		if m := t.screenOverride(req, path, f.passing, &t.near); m.Result != Unruled {
 			return m
 		}
 	}
@@ -259,24 +276,6 @@ func (t *Table) match(req Request) Match {
 		return Match{Rule: -1}
 	}
 	return t.screenUnmatched(req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0)
-}
-
-// sessionParameter carries a session in the links of a servlet container (Servlet 6.0, 7.1.3).
-const sessionParameter = ";jsessionid="
-
-// withoutSession removes the session from the end of a path. It returns false if there is
-// none, or if the path has another semicolon, or the session an unusual character.
-func withoutSession(path string) (string, bool) {
-	bare, session, ok := strings.Cut(path, sessionParameter)
-	if !ok || session == "" || strings.IndexByte(bare, ';') >= 0 {
-		return path, false
-	}
-	for i := range len(session) {
-		if c := session[i]; (c < '0' || c > '9') && (c < 'a' || c > 'z') && !isUpper(c) && strings.IndexByte(".-_!+", c) < 0 {
-			return path, false
-		}
-	}
-	return bare, true
 }
 
 // finder searches a tree for a path.
