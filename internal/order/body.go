@@ -9,7 +9,7 @@ import (
 // request.
 func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Match) (done bool) {
 	if !r.inBody {
-		return r.refuseForm(req, s, m) || r.readMembers(req, s, m)
+		return r.refuseForm(req, s, m) || r.readFields(req, s, m)
 	}
 	if req.BodyState == BodyUnseen && s.hasBody {
 		if announcedSize(req.Header) > r.maxBody {
@@ -32,7 +32,12 @@ func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Matc
 	reason := ContentType
 	switch {
 	case r.reads(InJSON) && (s.mediaType(typeJSON) || r.UntypedJSON && s.types == 0):
-		reason = r.readJSON(req.Body, into, m)
+		if reason = r.readJSON(req.Body, into, m); reason == NoReason && profiles[r.Backend].members && len(r.table.selectors) > 0 {
+			reason = eachMember(req.Body, func(name, value string) Reason {
+				reason, _ := r.checkChoice(foldName(name), name, value, InJSON, s)
+				return reason
+			})
+		}
 	case r.reads(InForm) && s.mediaType(typeForm):
 		reason = r.readForm(req.Body, into, s, m)
 	}
@@ -52,12 +57,12 @@ func (r *compiled) reads(in Location) bool {
 	return slices.ContainsFunc(r.IDs, func(id ID) bool { return id.In == in })
 }
 
-// refuseForm refuses a form under a rule that does not read forms: some backends take one
-// of its fields as the ID. Many clients set the type of a form on every request, so it may
+// refuseForm refuses a form under a rule that has an ID where a framework binds the form's fields
+// over it: in the path or the query. Many clients set the type of a form on every request, so it may
 // have to ask for the body.
 func (r *compiled) refuseForm(req *Request, s *headerFacts, m *Match) (done bool) {
 	switch {
-	case len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form:
+	case !r.bindsFields() || !s.hasBody || !profiles[r.Backend].parameters || !s.form:
 		return false
 	case req.BodyState == BodyUnseen && !s.announced && usuallyHasNoBody(req.Method):
 		m.Result = NeedsBody // to see whether there is a body
@@ -67,24 +72,38 @@ func (r *compiled) refuseForm(req *Request, s *headerFacts, m *Match) (done bool
 	return true
 }
 
+func (r *compiled) bindsFields() bool { return r.reads(InPath) || r.reads(InQuery) }
+
 // usuallyHasNoBody reports whether a body has no meaning for the method (RFC 9110, 9.3.1,
 // 9.3.2 and 9.3.5).
 func usuallyHasNoBody(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "DELETE"
 }
 
-// readMembers checks the JSON members of a body that the rule does not read its ID from:
-// some backends take them as the ID, or as the method.
-func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done bool) {
-	if len(r.IDs) == 0 || !s.hasBody || !s.json || !profiles[r.Backend].members {
+// readFields checks the fields of a form, and the members of JSON, that the rule does not read its
+// ID from: some backends take them as the ID, as the method, or by them choose what runs.
+func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool) {
+	p := profiles[r.Backend]
+	if !s.hasBody || len(r.IDs) == 0 && len(r.selectors) == 0 || !(s.json && p.members || s.form && p.parameters) {
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {
 		*m = m.refused(Ambiguous, FormBody) // rare, and without meaning (RFC 9110, 9.3.1)
 		return true
 	}
-	result, reason := req.eachField(true, func(name, value string) Reason { return r.checkMember(name, value, s) })
-	if reason == NoReason && result == Unruled {
+	in := InJSON
+	if s.form {
+		in = InForm
+	}
+	result, reason := req.eachField(p.members, func(name, value string) Reason {
+		folded := foldName(name)
+		reason, chosen := r.checkChoice(folded, name, value, in, s)
+		if reason == NoReason && !chosen && !r.mayClaim(folded, name, value, in, s) {
+			return in.alias()
+		}
+		return reason
+	})
+	if reason == NoReason && result == Unruled && s.json {
 		reason = r.claimNested(req.Body, s)
 	}
 	result, done = formResult(result, reason)
@@ -92,18 +111,6 @@ func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done boo
 		*m = m.refused(result, reason)
 	}
 	return done
-}
-
-// checkMember checks a JSON member that may count as a parameter.
-func (r *compiled) checkMember(name, value string, s *headerFacts) Reason {
-	folded := foldName(name)
-	if overridesMethod(folded, name) && !(name == "_method" && r.AdmitsMethod(value)) {
-		return MethodOverride
-	}
-	if isOne, certain := r.selects(folded, name, value); isOne && !certain || !r.mayClaim(folded, name, value, InJSON, s) {
-		return JSONAlias
-	}
-	return NoReason
 }
 
 // announcedSize returns the Content-Length, or 0.

@@ -19,7 +19,7 @@ func TestNameless(t *testing.T) {
 		{"a parameter", "POST", "/header?orderId=5", nil, "", "parameter_alias"},
 		{"a parameter of the name in a path", "POST", "/header?id=5", nil, "", "parameter_alias"},
 		{"a cookie", "POST", "/header", HeaderList{{"cookie", "a=b; orderId=5"}}, "", "cookie_alias"},
-		{"a form", "POST", "/header", form, "orderId=5", "form_body"},
+		{"a form", "POST", "/header", form, "orderId=5", "parameter_alias"},
 		{"named", "POST", "/header", header("x-order-id"), `{"x":1}`, "5"},
 
 		{"JSON", "POST", "/json", json, `{"x":5}`, ""},

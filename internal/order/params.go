@@ -138,10 +138,7 @@ func (c *claim) admits(folded, value string) bool {
 // refuses an unusual name only if it folds to an ID's name or a route. Other names are
 // allowed as long as every backend finds the same pairs.
 func (r *compiled) readParameters(list pairs, in Location, into []idText, s *headerFacts) Reason {
-	alias := ParameterAlias
-	if in == InCookie {
-		alias = CookieAlias
-	}
+	alias := in.alias()
 	for n := 0; ; n++ {
 		name, value, ok := list.next()
 		switch {
@@ -157,21 +154,10 @@ func (r *compiled) readParameters(list pairs, in Location, into []idText, s *hea
 			}
 			folded = foldName(name)
 		}
-		if overridesMethod(folded, name) && !(name == "_method" && r.AdmitsMethod(value)) {
-			return MethodOverride
-		}
-		if len(r.selectors) > 0 {
-			if isOne, certain := r.selects(folded, name, value); isOne && !certain {
-				return alias
-			} else if isOne {
-				continue
-			}
-		}
-		if in != InCookie && len(r.selectors) == 0 && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
-			return alias
-		}
-		if in != InCookie && profiles[r.Backend].indexPHP && (r.leadsToRule(name, s) || r.leadsToRule(value, s)) {
-			return FrontController
+		if reason, chosen := r.checkChoice(folded, name, value, in, s); reason != NoReason {
+			return reason
+		} else if chosen {
+			continue
 		}
 		if in == InCookie && r.hasIDBehindComma(name, value) {
 			return alias
@@ -195,6 +181,32 @@ func (r *compiled) readParameters(list pairs, in Location, into []idText, s *hea
 			return alias
 		}
 	}
+}
+
+// checkChoice returns why a parameter or a field may have a backend run other code than the rule's,
+// or take another method for the request's. Chosen means that the rule matches by it, as it is.
+func (r *compiled) checkChoice(folded, name, value string, in Location, s *headerFacts) (reason Reason, chosen bool) {
+	if overridesMethod(folded, name) && !(name == "_method" && r.AdmitsMethod(value)) {
+		return MethodOverride, false
+	}
+	if len(r.selectors) > 0 {
+		if isOne, certain := r.selects(folded, name, value); isOne && !certain {
+			return in.alias(), false
+		} else if isOne {
+			return NoReason, true
+		}
+	}
+	if (in == InForm || in == InJSON) && r.table.mayChoose(folded, value) {
+		return in.alias(), false
+	}
+	switch {
+	case in == InCookie || in == InJSON || !profiles[r.Backend].indexPHP:
+	case len(r.selectors) == 0 && (folded == "action" || folded == "route"):
+		return in.alias(), false
+	case r.leadsToRule(name, s) || r.leadsToRule(value, s):
+		return FrontController, false
+	}
+	return NoReason, false
 }
 
 // hasIDBehindComma reports whether a cookie contains another cookie with an ID's name after
@@ -288,9 +300,9 @@ func (r *compiled) isRespelt(folded string, in Location) bool {
 	return false
 }
 
-// refusal returns why a claim is refused.
-func (c *claim) refusal() Reason {
-	switch c.in {
+// alias is why a name in a place is refused.
+func (in Location) alias() Reason {
+	switch in {
 	case InCookie:
 		return CookieAlias
 	case InJSON:

@@ -101,7 +101,7 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 	}
 	if s.partClaim.made && !r.agrees(values[:len(r.Parts)], s.partClaim.value) {
 		m.ID, m.Batch = "", nil
-		return m.refused(Ambiguous, s.partClaim.refusal())
+		return m.refused(Ambiguous, s.partClaim.in.alias())
 	}
 	id := m.ID
 	if len(m.Batch) > 0 {

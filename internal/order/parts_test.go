@@ -118,7 +118,7 @@ func TestParts(t *testing.T) {
 		{"list of one", "/batch", append(acme, json...), `{"ids":[3]}`, "acme/3", "acme/", NoReason},
 		{"create", "/create", acme, "", "", "acme/", NoReason},
 		{"create, missing", "/create", nil, "", "", "", MissingPart},
-		{"create, a form", "/create", append(acme, form...), "x-tenant=b", "", "", FormBody},
+		{"create, a form with the part", "/create", append(acme, form...), "x-tenant=b", "", "", ParameterAlias},
 		{"create with an ID", "/new", append(acme, json...), `{"id":42}`, "acme/42", "acme/", NoReason},
 		{"create without an ID", "/new", append(acme, json...), `{}`, "", "acme/", NoReason},
 		{"create without an ID or a part", "/new", json, `{}`, "", "", MissingPart},

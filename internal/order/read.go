@@ -145,7 +145,7 @@ func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Matc
 	m = r.combineIDs(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
-		return m.refused(Ambiguous, s.claim.refusal())
+		return m.refused(Ambiguous, s.claim.in.alias())
 	}
 	if len(r.Parts) > 0 {
 		return r.compose(into, s, m)

@@ -152,6 +152,11 @@ func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
 	return false, false
 }
 
+// mayChoose reports whether a field of a body may have a backend run the code of some rule.
+func (t *Table) mayChoose(folded, value string) bool {
+	return slices.ContainsFunc(t.selectors, func(s selector) bool { return s.folded == folded && (s.isNear(value) || s.continues(value)) })
+}
+
 // isSelectivePass reports whether the rule exempts requests by their parameters.
 func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 0 }
 

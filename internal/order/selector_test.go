@@ -1,6 +1,9 @@
 package order
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestContinuedRoutes has values with segments behind those of a rule, which old routers ignore.
 func TestContinuedRoutes(t *testing.T) {
@@ -31,6 +34,71 @@ func TestContinuedRoutes(t *testing.T) {
 			}
 			if got := r.answer(table); got != r.want {
 				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+}
+
+// TestChoicesInBodies has fields and members that choose what runs, for backends that take them
+// before the parameters of the query.
+func TestChoicesInBodies(t *testing.T) {
+	formed, json := HeaderList{{"content-type", typeForm}}, HeaderList{{"content-type", typeJSON}}
+	multi := HeaderList{{"content-type", "multipart/form-data; boundary=b"}}
+	session := func(h HeaderList) HeaderList { return append(HeaderList{{"cookie", "SID=5"}}, h...) }
+	const s, sp, tc, p = "strict ", "spring ", "tomcat ", "php "
+	for _, r := range []struct {
+		name, target string
+		header       HeaderList
+		body         string
+		refused      string // by which profiles
+	}{
+		{"no ID: another page", "/shop?do=create", formed, "do=home", s + sp + p},
+		{"no ID: another rule", "/shop?do=create", formed, "a=b&do=pay", s + sp + p},
+		{"no ID: the same", "/shop?do=create", formed, "do=create&comment=x", ""},
+		{"no ID: a form", "/shop?do=create", formed, "comment=x&id=7", ""},
+		{"no ID: in multipart", "/shop?do=create", multi, strings.NewReplacer("%s", "do", "x\r", "pay\r").Replace(part), s + sp + p},
+		{"no ID: an upload", "/shop?do=create", multi, strings.ReplaceAll(part, "%s", "file"), ""},
+		{"no ID: in JSON", "/shop?do=create", json, `{"do":"pay"}`, s + p},
+		{"no ID: JSON", "/shop?do=create", json, `{"comment":"x"}`, ""},
+		{"no ID: a method", "/shop?do=create", formed, "_method=PUT", s + sp + p},
+		{"no ID, and none of the parameters", "/any", formed, "do=pay", s + sp + p + tc},
+		{"no ID, and none of the parameters, in other letters", "/any", formed, "DO=Pay", s + sp + p + tc},
+		{"no ID, and none of the parameters: another page", "/any", formed, "do=home", ""},
+		{"a session: another rule", "/shop?do=confirm", session(formed), "do=pay", s + sp + p + tc},
+		{"a session: a form", "/shop?do=confirm", session(formed), "agree=1", ""},
+		{"a session: multipart", "/shop?do=confirm", session(multi), strings.ReplaceAll(part, "%s", "agree"), ""},
+		{"a session: another session", "/shop?do=confirm", session(formed), "SID=6", s + sp + p},
+		{"a session: another session in another spelling", "/shop?do=confirm", session(formed), "SID[]=6", s + sp + p},
+		{"a session: the same", "/shop?do=confirm", session(formed), "SID=5", ""},
+		{"an ID in a form: another rule", "/form", formed, "id=5&do=pay", s + sp + p + tc},
+		{"an ID in a form", "/form", formed, "id=5&do=home", ""},
+		{"an ID in JSON: another rule", "/json", json, `{"id":5,"do":"pay"}`, s + p},
+		{"an ID in JSON", "/json", json, `{"id":5,"do":"home"}`, ""},
+		{"an ID in the query: another rule", "/query?id=5", json, `{"do":"pay"}`, s + p},
+		{"an ID in the query", "/query?id=5", json, `{"do":"home"}`, ""},
+	} {
+		for name, b := range map[string]Backend{s: Strict, sp: Spring, tc: Tomcat, p: PHP} {
+			do := func(value string) map[string][]string { return map[string][]string{"do": {value}} }
+			post := func(path string, ids []ID) Rule {
+				return Rule{Name: path, Methods: []string{"POST"}, Path: path, IDs: ids, Backend: b}
+			}
+			rules := []Rule{post("/shop", nil), post("/shop", at(InQuery, "id")), post("/shop", at(InCookie, "SID"))}
+			for i, value := range []string{"create", "pay", "confirm"} {
+				rules[i].Query = do(value)
+			}
+			for path, ids := range map[string][]ID{"/any": nil, "/form": at(InForm, "id"), "/query": at(InQuery, "id"),
+				"/json": {{In: InJSON, Members: []string{"id"}, MaxBody: 1000, Format: digits}}} {
+				chosen := post(path, at(InQuery, "number"))
+				chosen.Query = do("pay")
+				rules = append(rules, chosen, post(path, ids))
+			}
+			table, err := NewTable(rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := table.Match(Request{Method: "POST", Target: r.target, Header: r.header, Body: []byte(r.body), BodyState: BodyComplete})
+			if refused := m.Result == Ambiguous; refused != strings.Contains(r.refused, name) || m.Result == NeedsBody || m.Result == Unruled {
+				t.Errorf("%s: %s: %s %s: result %d (%s)", name, r.name, r.target, r.body, m.Result, m.Reason)
 			}
 		}
 	}
