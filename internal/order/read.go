@@ -33,6 +33,9 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if s.reason != NoReason {
 		return m.refused(Ambiguous, s.reason)
 	}
+	if reason := r.readSession(req.Target, into); reason != NoReason {
+		return m.refused(Ambiguous, reason)
+	}
 	if reason := r.readQuery(query, into, &s, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}

@@ -19,3 +19,34 @@ func withoutSession(path string) (string, bool) {
 	}
 	return bare, true
 }
+
+// sessionCookie carries the same session, and Tomcat takes it first.
+const sessionCookie = "JSESSIONID"
+
+// readSession records the session in the path as the ID in a cookie that is missing. It returns why
+// the request is refused, if it is.
+func (r *compiled) readSession(target string, into []idText) Reason {
+	if !profiles[r.Backend].session {
+		return NoReason
+	}
+	path, _, _ := strings.Cut(target, "?")
+	bare, ok := withoutSession(path)
+	if !ok {
+		return NoReason
+	}
+	at := len(bare) + len(sessionParameter)
+	for i := range r.IDs {
+		id, f := &r.IDs[i], &into[i]
+		switch {
+		case id.In != InCookie || !strings.EqualFold(id.Name, sessionCookie):
+		case f.times == 0:
+			*f = idText{text: path[at:], times: 1, offset: at}
+		default:
+			inCookie, _ := id.Format.Canonical(f.text)
+			if inPath, ok := id.Format.Canonical(path[at:]); !ok || inPath != inCookie {
+				return DifferentIDs
+			}
+		}
+	}
+	return NoReason
+}
