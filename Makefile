@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-module test-plain test-faults test-bench \
+.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-plain test-faults test-bench \
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
@@ -52,11 +52,11 @@ CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --ot
 # once than processors: the product's packages with the race detector, beside them the
 # end-to-end tests, with both attachments, and at low priority what no clock looks at.
 # The faults come last: they have bounds on how long a recovery takes, which a machine that
-# others keep busy does not meet. Beside them are the benchmarks, which take what they leave.
+# others keep busy does not meet. Nor do the benchmarks, which want every answer to be right.
 test:
 	$(MAKE) --no-print-directory -j2 lint compile
 	$(MAKE) --no-print-directory -j3 test-race test-beside test-plain
-	$(MAKE) --no-print-directory -j2 test-faults test-bench
+	$(MAKE) --no-print-directory test-faults test-bench
 	echo "make test: all passed"
 
 # The product's packages with the race detector, those that take longest first.
@@ -65,8 +65,8 @@ test-race:
 		$$(go list ./... | grep -v '/tests$$\|/tests/')
 
 # The end-to-end tests. They only start servers, send requests and look at the answers, so
-# they have no race detector themselves. The ordergates that they start have it, but for
-# those whose requests do not meet.
+# they have no race detector themselves. Nor do the ordergates of their stacks, which are started
+# hundreds of times: those of tests/outside and tests/faults have it, and more to do at once.
 test-programs:
 	$(GOTEST) -parallel 6 ./tests
 
@@ -76,7 +76,7 @@ test-others:
 
 # With jobs to spare, make runs several of them at once.
 test-beside:
-	$(MAKE) --no-print-directory test-programs test-module test-others test-miniredis
+	$(MAKE) --no-print-directory test-programs test-module test-others test-miniredis test-tools
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:
@@ -99,9 +99,12 @@ test-faults:
 
 # The benchmarks measure a little, and the tools are tested.
 test-bench:
-	nice -n 19 $(GOTEST) -p 1 ./tests/bench/...
-	for module in $(filter tests/bench/%,$(MODULES)); do (cd $$module && nice -n 19 $(GOTEST) ./...) || exit 1; done
-	nice -n 19 python3 -m unittest discover -q -s tools -p '*_test.py'
+	$(GOTEST) -p 2 ./tests/bench/...
+	for module in $(filter tests/bench/%,$(MODULES)); do (cd $$module && $(GOTEST) ./...) || exit 1; done
+
+# The tools that write no Go.
+test-tools:
+	nice -n 10 python3 -m unittest discover -q -s tools -p '*_test.py'
 
 # Compiles the packages of the programs that tests start, so that no test waits for it.
 compile:

@@ -71,11 +71,11 @@ func (s *stack) start(change settings) {
 		return
 	}
 	if change.unready {
-		gate, err := s.GateUnready(s.t.Context(), s.Build("./cmd/sidecar", true), config)
+		gate, err := s.GateUnready(s.t.Context(), s.Build("./cmd/sidecar", false), config)
 		must(s.t, err)
 		s.gate = gate
 	} else {
-		s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, change.flags...)
+		s.gate = s.Gate(s.Build("./cmd/sidecar", false), config, change.flags...)
 	}
 
 	config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))
