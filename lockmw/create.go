@@ -34,7 +34,7 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 		done := false
 		switch {
 		case msg.GetResponseHeaders() != nil:
-			reply = onResponse(nil) // not the shared reply: this one is changed
+			reply = onResponse()
 			done = s.onCreateHeaders(stream, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()

@@ -251,7 +251,7 @@ func answerWith(status int, grpcStatus gate.GRPCStatus, headers []gate.Header, b
 // Replies that continue. They are shared by all streams and read-only.
 var (
 	goOnRequestHeaders  = onRequest(atHeaders, nil, nil)
-	goOnResponseHeaders = onResponse(nil)
+	goOnResponseHeaders = onResponse()
 	goOnRequestBody     = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
 		RequestBody: &extproc.BodyResponse{}}}
 	goOnResponseBody = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseBody{
@@ -263,10 +263,10 @@ var (
 	goOn = &extproc.ProcessingResponse{}
 )
 
-// onResponse replies to the response's headers.
-func onResponse(mutation *extproc.HeaderMutation) *extproc.ProcessingResponse {
+// onResponse returns a new reply to the response's headers, which the caller may change.
+func onResponse() *extproc.ProcessingResponse {
 	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
-		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}}}
+		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{}}}}
 }
 
 // continueReply is the reply to any message that only continues.

@@ -121,7 +121,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 			b.created(r, headers)
 		}
 		if b.learnsBody {
-			reply = onResponse(nil) // not the shared reply: this one is changed
+			reply = onResponse()
 			reply.ModeOverride = wholeCreate
 		}
 	}
