@@ -84,7 +84,7 @@ func usuallyHasNoBody(method string) bool {
 // ID from: some backends take them as the ID, as the method, or by them choose what runs.
 func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool) {
 	p := profiles[r.Backend]
-	if !s.hasBody || len(r.IDs) == 0 && len(r.selectors) == 0 || !(s.json && p.members || s.form && p.parameters) {
+	if !s.hasBody || len(r.IDs) == 0 && len(r.table.selectors) == 0 || !(s.json && p.members || s.form && p.parameters) {
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {

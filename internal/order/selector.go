@@ -167,8 +167,7 @@ func (t *Table) screenSelection(req Request, rule int) Match {
 	s := screening{table: t, req: &req, rule: -1, chosen: true}
 	path, _, _ := strings.Cut(req.Target, "?")
 	s.mounts = t.mountOf(path)
-	r := t.rules[rule]
-	s.noForm = !r.Pass && len(r.IDs) > 0 && profiles[r.Backend].parameters // the matching rule checks the form
+	s.noForm = !t.rules[rule].Pass // the matching rule checks the form
 	return s.screen()
 }
 
