@@ -52,6 +52,7 @@ type Call struct {
 	notFound     bool     // the status of the answer to a lookup says that there is no such order
 	headerText   string   // that of learnsHeader, of an answer whose body is read, too
 	learnsJSON   []string
+	encoded      bool // the answer's body may be encoded
 
 	// Background runs the blocking part of a bracket's end in a goroutine of its own, with
 	// a time limit. Nil: the method that ends the bracket blocks.

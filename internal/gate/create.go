@@ -45,8 +45,12 @@ func (c *Call) Created(r *Response) Part {
 		c.madeNone()
 		return NoPart
 	case (c.LearnsBody() || c.awaitsEnd(r)) && r.mayBeFromBackend():
-		if len(c.learnsJSON) == 0 && r.Header != nil {
+		switch {
+		case r.Header == nil:
+		case len(c.learnsJSON) == 0:
 			c.headerText = c.HeaderText(r.Header)
+		default:
+			c.encoded = isEncoded(r.Header)
 		}
 		return BodyPart
 	}
@@ -139,10 +143,28 @@ func (c *Call) textIn(body []byte) (string, error) {
 		return c.headerText, nil
 	}
 	text, err := memberText(body, c.learnsJSON)
-	if err != nil && c.answer.GRPC {
+	switch {
+	case err == nil:
+	case c.answer.GRPC:
 		err = errProtobuf
+	case c.encoded:
+		err = errEncoded
 	}
 	return text, err
+}
+
+// isEncoded reports whether a body may be encoded. A decompressor in front may have decoded it.
+func isEncoded(h order.Header) bool {
+	for cursor := 0; ; {
+		name, value, next := h.Next(cursor)
+		switch {
+		case next < 0:
+			return false
+		case name == "content-encoding" && value != "" && !strings.EqualFold(value, "identity"):
+			return true
+		}
+		cursor = next
+	}
 }
 
 // StreamEnded reports that the stream of a create is over after its request was forwarded.
@@ -166,6 +188,7 @@ func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
 var (
 	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within it
 	errProtobuf = errors.New("the answer is a message of gRPC, which is not read: have the backend send the ID as initial metadata, and learn it by response_header")
+	errEncoded  = errors.New("the answer has a Content-Encoding, although the request accepts none: have the backend send it plain")
 	errPartial  = errors.New("the answer was cut off, is larger than the buffer, or takes too long")
 	errSlow     = fmt.Errorf("%w", errPartial)
 )
