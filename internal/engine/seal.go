@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/redissecret"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -62,15 +62,7 @@ func (s *sharedSeal) look(ctx context.Context) {
 	defer s.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	text, err := s.redis.Get(ctx, sealKey).Result()
-	if errors.Is(err, redis.Nil) {
-		own := s.Key()
-		if err = s.redis.SetNX(ctx, sealKey, own[:], 0).Err(); err == nil {
-			text, err = s.redis.Get(ctx, sealKey).Result() // another instance may have been faster
-		}
-	}
-	var key gate.SealKey
-	if err == nil && copy(key[:], text) == len(key) {
+	if key, err := redissecret.Load(ctx, s.redis, sealKey, s.Key()); err == nil {
 		s.Use(key)
 	}
 }

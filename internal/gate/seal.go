@@ -22,10 +22,9 @@ import (
 type Seal struct{ keys atomic.Pointer[[]SealKey] }
 
 // SealKey is the key of a [Seal].
-type SealKey [32]byte
+type SealKey = [16]byte
 
-// A sealed path shows the target to whoever reads Envoy's access log, for the requests that ext_proc
-// refuses.
+// Envoy's access log has the sealed path of a request that ext_proc refuses, and so its target.
 const (
 	sealedPath   = "/.ordergate/not-bracketed?seal="
 	sealedTarget = "&ordergate="
@@ -53,8 +52,7 @@ func (s *Seal) Use(key SealKey) {
 
 // Hide returns the path in place of a request's target. The method is sealed, too.
 func (s *Seal) Hide(method, target string) string {
-	key := s.Key()
-	return sealedPath + key.mac(method, target) + sealedTarget + escape(target)
+	return sealedPath + mac(s.Key(), method, target) + sealedTarget + url.QueryEscape(target)
 }
 
 // IsSealed reports whether a path is one of Hide, or is meant to look like one.
@@ -63,13 +61,13 @@ func IsSealed(path string) bool { return strings.HasPrefix(path, sealedPath) }
 // Reveal returns the target that a path hides. It returns false for a path that was sealed with
 // another key, or by a client.
 func (s *Seal) Reveal(method, path string) (target string, ok bool) {
-	mac, escaped, ok := strings.Cut(strings.TrimPrefix(path, sealedPath), sealedTarget)
-	target, err := url.PathUnescape(escaped)
+	sum, escaped, ok := strings.Cut(strings.TrimPrefix(path, sealedPath), sealedTarget)
+	target, err := url.QueryUnescape(escaped)
 	if !ok || err != nil {
 		return "", false
 	}
 	for _, key := range *s.keys.Load() {
-		if hmac.Equal([]byte(mac), []byte(key.mac(method, target))) {
+		if hmac.Equal([]byte(sum), []byte(mac(key, method, target))) {
 			return target, true
 		}
 	}
@@ -77,27 +75,12 @@ func (s *Seal) Reveal(method, path string) (target string, ok bool) {
 }
 
 // mac returns 128 bits of HMAC-SHA256, as text. No method has a line feed.
-func (k *SealKey) mac(method, target string) string {
-	h := hmac.New(sha256.New, k[:])
+func mac(key SealKey, method, target string) string {
+	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte(method))
 	h.Write([]byte{'\n'})
 	h.Write([]byte(target))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:macBytes])
-}
-
-// escape escapes what a backend could take for another parameter, and what is not ASCII.
-func escape(target string) string {
-	const hexDigits = "0123456789ABCDEF"
-	escaped := make([]byte, 0, len(target)+16)
-	for i := range len(target) {
-		switch c := target[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("/-._~,:@!$()*", c) >= 0:
-			escaped = append(escaped, c)
-		default:
-			escaped = append(escaped, '%', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	return string(escaped)
 }
 
 // Unrevealed is the answer to a request with a path that Reveal does not accept.
