@@ -17,7 +17,7 @@ const (
 	maxLocations = maxIDs + 1
 )
 
-// read reads the ID of a request that the rule matches.
+// read reads the ID of a request that the rule matches. The path begins the target.
 func (r *compiled) read(index int, path, query string, req *Request) Match {
 	m := Match{Rule: index, Offset: -1}
 	var places [maxLocations]idText
@@ -33,7 +33,7 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if s.reason != NoReason {
 		return m.refused(Ambiguous, s.reason)
 	}
-	if reason := r.readSession(req.Target, into); reason != NoReason {
+	if reason := r.readSession(path, req.Target, into); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
 	if reason := r.readQuery(query, into, &s, &m); reason != NoReason {

@@ -20,30 +20,29 @@ func withoutSession(path string) (string, bool) {
 	return bare, true
 }
 
-// sessionCookie carries the same session, and Tomcat takes it first.
-const sessionCookie = "JSESSIONID"
+// IsServletSession reports whether the place is the cookie of a servlet container's session. It
+// carries the same session as a link, and Tomcat takes it first.
+func (id *ID) IsServletSession() bool {
+	return id.In == InCookie && strings.EqualFold(id.Name, "JSESSIONID")
+}
 
-// readSession records the session in the path as the ID in a cookie that is missing. It returns why
-// the request is refused, if it is.
-func (r *compiled) readSession(target string, into []idText) Reason {
-	if !profiles[r.Backend].session {
+// readSession records the session that follows the path as the ID in a cookie that is missing. It
+// returns why the request is refused, if it is.
+func (r *compiled) readSession(path, target string, into []idText) Reason {
+	session, ok := strings.CutPrefix(target[len(path):], sessionParameter)
+	if !ok || !profiles[r.Backend].session {
 		return NoReason
 	}
-	path, _, _ := strings.Cut(target, "?")
-	bare, ok := withoutSession(path)
-	if !ok {
-		return NoReason
-	}
-	at := len(bare) + len(sessionParameter)
+	session, _, _ = strings.Cut(session, "?")
 	for i := range r.IDs {
 		id, f := &r.IDs[i], &into[i]
 		switch {
-		case id.In != InCookie || !strings.EqualFold(id.Name, sessionCookie):
+		case !id.IsServletSession():
 		case f.times == 0:
-			*f = idText{text: path[at:], times: 1, offset: at}
+			*f = idText{text: session, times: 1, offset: len(path) + len(sessionParameter)}
 		default:
 			inCookie, _ := id.Format.Canonical(f.text)
-			if inPath, ok := id.Format.Canonical(path[at:]); !ok || inPath != inCookie {
+			if inPath, ok := id.Format.Canonical(session); !ok || inPath != inCookie {
 				return DifferentIDs
 			}
 		}

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
@@ -13,8 +12,7 @@ import (
 func addTokens(rule *order.Rule, s *config.Settle, secret config.Secret) {
 	for i, place := range s.By {
 		id, _ := located(place.ID())
-		id.Format = order.Format{Kind: order.Hashed, Key: string(secret), AsHeader: id.In == order.InHeader,
-			Node: id.In == order.InCookie && strings.EqualFold(id.Name, "JSESSIONID")}
+		id.Format = order.Format{Kind: order.Hashed, Key: string(secret), AsHeader: id.In == order.InHeader, Node: id.IsServletSession()}
 		if i == 0 {
 			rule.IDs = append(rule.IDs, id)
 		} else {
