@@ -50,7 +50,7 @@ func (c *Call) Created(r *Response) Part {
 		case len(c.learnsJSON) == 0:
 			c.headerText = c.HeaderText(r.Header)
 		default:
-			c.encoded = isEncoded(r.Header)
+			c.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
 		}
 		return BodyPart
 	}
@@ -82,7 +82,7 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 }
 
 // LearnsBody reports whether the response's body holds the new ID, or tells whether there is one,
-// or whether its end is awaited whatever its headers are.
+// or whether the gate awaits its end with any headers.
 func (c *Call) LearnsBody() bool {
 	return len(c.learnsJSON) > 0 || c.policy.Create != nil && (c.policy.Answers.readsBody() || c.learnsHeader == "" && !c.Decision.GRPC)
 }
@@ -153,19 +153,9 @@ func (c *Call) textIn(body []byte) (string, error) {
 	return text, err
 }
 
-// isEncoded reports whether a body may be encoded. A decompressor in front may have decoded it.
-func isEncoded(h order.Header) bool {
-	for cursor := 0; ; {
-		name, value, next := h.Next(cursor)
-		switch {
-		case next < 0:
-			return false
-		case name == "content-encoding" && value != "" && !strings.EqualFold(value, "identity"):
-			return true
-		}
-		cursor = next
-	}
-}
+// isEncoding reports whether a Content-Encoding says that a body is encoded. A decompressor in front
+// may have decoded it.
+func isEncoding(value string) bool { return value != "" && !strings.EqualFold(value, "identity") }
 
 // StreamEnded reports that the stream of a create is over after its request was forwarded.
 // Last is Envoy's information about the end, or nil. If the answer was learned before, or

@@ -323,7 +323,7 @@ func (o *onceCall) begin(r *Response) {
 		case "vary":
 			vary += "," + value
 		case "content-encoding":
-			encoding, o.encoded = value, o.encoded || value != "" && !strings.EqualFold(value, "identity")
+			encoding, o.encoded = value, o.encoded || isEncoding(value)
 		case "content-length":
 			if n, err := strconv.Atoi(value); err == nil {
 				o.length = n
