@@ -27,7 +27,7 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a 
 		case headers != nil:
 			switch step := call.Answered(response(headers, msg)); {
 			case step.ReadBody:
-				reply, done = onResponse(), false // not the shared reply: this one is changed
+				reply, done = onResponse(), false
 				reply.ModeOverride = headersAndBody
 			case step.Refuse:
 				reply = a.refuse(&call.Decision)

@@ -129,6 +129,7 @@ var (
 	skipUnruled = onRequest(atHeaders, without(removeUnruled, nil), skipRest)
 	skipRuled   = onRequest(atHeaders, without(removeButVerdict, nil), skipRest)
 	watchAnswer = onRequest(atHeaders, without(removeButVerdict, nil), onlyHeaders)
+	unrevealed  = immediate(gate.Unrevealed()) // ext_authz has not sealed the path
 )
 
 // forwarding is the data for a reply that forwards a request, besides its call.

@@ -9,7 +9,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// TestSeal restores the paths that ext_authz has hidden, whatever the request is.
+// TestSeal restores the paths that ext_authz has hidden, of every kind of request.
 func TestSeal(t *testing.T) {
 	b := newBed(t)
 	seal, renewed := gate.NewSeal(), 0

@@ -51,7 +51,6 @@ type Server struct {
 	ends       endCheck
 	waits      cutOffWaits
 	delayed    delayedAnswers
-	unrevealed *extproc.ProcessingResponse // to a request whose path ext_authz has not sealed
 }
 
 // gateReplies is a gate with its prepared replies. A stream uses one of them from its
@@ -104,7 +103,6 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
 			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
 		"requests no longer end before ordergate saw their bodies")
-	s.unrevealed = immediate(gate.Unrevealed())
 	s.Use(g)
 	return s
 }
@@ -146,7 +144,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	a, req := s.current.Load(), request(headers)
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
 	if sealed && !s.reveal(stream.Context(), &req) {
-		return stream.Send(s.unrevealed)
+		return stream.Send(unrevealed)
 	}
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
 	if sealed {
