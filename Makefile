@@ -97,12 +97,12 @@ test-plain:
 test-faults:
 	cd tests/faults && $(GOTEST) -race -parallel 3 ./...
 
-# The benchmarks measure a little, and the tools are tested.
+# The benchmarks measure a little.
 test-bench:
 	$(GOTEST) -p 2 ./tests/bench/...
 	for module in $(filter tests/bench/%,$(MODULES)); do (cd $$module && $(GOTEST) ./...) || exit 1; done
 
-# The tools that write no Go.
+# The tests of the tools, which are in Python.
 test-tools:
 	nice -n 10 python3 -m unittest discover -q -s tools -p '*_test.py'
 
