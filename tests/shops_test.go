@@ -239,8 +239,8 @@ func TestFrontShop(t *testing.T) {
 	}
 	s.must("GET", orderPage+"4294967298", "").want(t, 400, "invalid")
 
-	// Without a login no order is made, and refusals go on, once the table is followed for longer
-	// than a window.
+	// Without a login no order is made, and refusals go on, once ordergate runs for longer than a
+	// window.
 	time.Sleep(2 * time.Second)
 	for i := range 20 {
 		s.must("GET", "/index.php?route=checkout/confirm", "").want(t, 302, "")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,6 +42,24 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	}
 	_, err = l.runAppend(ctx, l.append, nil, items)
 	return err
+}
+
+// RecordAt is Record for the follower of a table. In the same step it stores the follower's position
+// in the database's log, as a field of a hash. So a server that has a position has all IDs before it.
+func (l *Log) RecordAt(ctx context.Context, hash, field, position string, ids ...string) error {
+	items, err := l.entries(l.opts.CanonicalForms(ids))
+	if err != nil {
+		return err
+	}
+	_, err = l.runAppend(ctx, l.follow, []any{field, position}, items, hash)
+	return err
+}
+
+// RecordedAt returns the position that RecordAt has stored, "" if there is nothing. All entries that the log has by
+// then count as acknowledged here: [Log.WaitForPeers] waits for those of earlier followers too.
+func (l *Log) RecordedAt(ctx context.Context, hash, field string) (string, error) {
+	a, err := l.runAppend(ctx, l.follow, []any{field, ""}, nil, hash)
+	return a.position, err
 }
 
 // entries returns the log's items for IDs.
@@ -88,6 +107,7 @@ func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 type ack struct {
 	ackedEntry
 	received, validFrom time.Time
+	position            string // of a follower, see [Log.RecordedAt]
 }
 
 // merge returns the ack that is valid once both are. Acks come in any order within a lease epoch.
@@ -107,20 +127,21 @@ type ackedEntry struct {
 
 func (e ackedEntry) mark() Mark { return Mark{LogID: e.logID, Seq: e.seq, Nonce: e.nonce} }
 
-// runAppend runs a script that appends. The items follow its other arguments. They are remembered:
-// if the log loses them, they are appended again. It blocks for one round trip.
-func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items []item) (ack, error) {
+// runAppend runs a script that appends, with more keys than those of the log. The items follow its
+// other arguments. They are remembered: if the log loses them, they are appended again. It blocks
+// for one round trip.
+func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items []item, keys ...string) (ack, error) {
 	for _, i := range items {
 		args = append(args, l.fieldOf(i), i.value)
 	}
 	sent := time.Now()
-	nonce, cmd := l.runScript(ctx, by, l.keys, args...)
+	nonce, cmd := l.runScript(ctx, by, append(slices.Clip(l.keys), keys...), args...)
 	e := entry{nonce: nonce}
 	reply, err := cmd.StringSlice()
 	if err == nil {
 		l.member.noteRoundTrip(time.Since(sent))
 	}
-	if err == nil && len(reply) != 5 {
+	if err == nil && len(reply) != 5+len(keys) {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
 	var age, window int64
@@ -138,7 +159,8 @@ func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items
 	l.mu.Lock()
 	// This comes before the check of the lease epoch. If the reader finds the log damaged, it finds
 	// this entry missing too, or the entry is not acknowledged.
-	if l.readAcks.logID != logID || l.readAcks.leaseEpoch != leaseEpoch || l.readAcks.seq < e.seq {
+	isOwn := by != l.follow || len(items) > 0 // else it is the last entry of another process
+	if isOwn && (l.readAcks.logID != logID || l.readAcks.leaseEpoch != leaseEpoch || l.readAcks.seq < e.seq) {
 		l.addUnreadAck(ackedEntry{e, logID, leaseEpoch})
 		for n, i := range items {
 			l.recent.addAcked(ackedItem{i, logID, leaseEpoch, e.seq - uint64(len(items)-1-n)})
@@ -151,7 +173,7 @@ func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items
 		return ack{}, l.appendError(err)
 	}
 	now := time.Now()
-	a := ack{ackedEntry{e, logID, leaseEpoch}, now, laterOf(counts, now.Add(l.untilLeasesOver(age)))}
+	a := ack{ackedEntry{e, logID, leaseEpoch}, now, laterOf(counts, now.Add(l.untilLeasesOver(age))), strings.Join(reply[5:], "")}
 	l.lastAck = l.lastAck.merge(a)
 	return a, nil
 }

@@ -84,6 +84,7 @@ type Log struct {
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
+	follow *redis.Script
 	clear  *redis.Script
 	join   *redis.Script
 	forget *redis.Script
@@ -155,6 +156,7 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		apply:       apply,
 		opts:        opts,
 		append:      script(appendSource),
+		follow:      script(followSource),
 		clear:       script(clearSource),
 		join:        script(joinSource),
 		forget:      script(forgetSource),

@@ -129,9 +129,6 @@ func (l *Log) longestWindow() time.Duration {
 	return max(l.peers.longest(), l.opts.Window)
 }
 
-// LongestWindow is after how long every window is certainly over that a reader has open now.
-func (l *Log) LongestWindow() time.Duration { return over(l.longestWindow()) }
-
 // receiveProgress receives the progress of all readers while a creator waits for them. It ends
 // within a second after ctx.
 func (l *Log) receiveProgress(ctx context.Context) {

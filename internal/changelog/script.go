@@ -18,6 +18,8 @@ var (
 	enterSource string
 	//go:embed append.lua
 	appendSource string
+	//go:embed follow.lua
+	followSource string
 	//go:embed clear.lua
 	clearSource string
 	//go:embed join.lua

@@ -277,7 +277,7 @@ func newSearchBed(t *testing.T) *searchBed {
 // replacements.
 func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 	t.Helper()
-	all := enterSource + appendSource + clearSource + joinSource + leaveSource + recallSource + pageSource + adoptSource + trimSource
+	all := enterSource + appendSource + followSource + clearSource + joinSource + leaveSource + recallSource + pageSource + adoptSource + trimSource
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(all, pairs[i]) {
 			t.Fatalf("no script has %q", pairs[i])
@@ -291,11 +291,11 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 		return made
 	}
 	made := Log{
-		append: script(appendSource), clear: script(clearSource), join: script(joinSource), leave: script(leaveSource),
+		append: script(appendSource), follow: script(followSource), clear: script(clearSource), join: script(joinSource), leave: script(leaveSource),
 		recall: script(recallSource), page: script(pageSource), adopt: script(adoptSource), trim: script(trimSource), forget: script(forgetSource),
 	}
 	bed.scripts = func(l *Log) {
-		l.append, l.clear, l.join, l.leave = made.append, made.clear, made.join, made.leave
+		l.append, l.follow, l.clear, l.join, l.leave = made.append, made.follow, made.clear, made.join, made.leave
 		l.recall, l.page, l.adopt, l.trim, l.forget = made.recall, made.page, made.adopt, made.trim, made.forget
 	}
 }

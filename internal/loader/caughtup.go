@@ -171,14 +171,12 @@ func (f *follower) receiveRequests(ctx context.Context) {
 	}
 }
 
-// reply replies to requests after the follower has caught up.
-//
-// A filter with an open window may lack what another process appended before it ended, and this
-// process does not wait for that: so it replies to none until those windows are over.
-func (f *follower) reply(ctx context.Context, tokens []string, began time.Time) {
+// reply replies to requests after the follower has caught up, once clients may receive what it has
+// appended, and what earlier followers have up to its first position.
+func (f *follower) reply(ctx context.Context, tokens []string) {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	if time.Since(began) < f.changes.LongestWindow() || f.changes.WaitForPeers(ctx) != nil {
+	if f.changes.WaitForPeers(ctx) != nil {
 		return
 	}
 	_, err := f.client.Pipelined(ctx, func(p redis.Pipeliner) error {

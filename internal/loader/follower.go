@@ -83,9 +83,21 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 // run follows the table until ctx ends, whenever this process has the lock.
 func (f *follower) run(ctx context.Context) {
 	defer f.state.problem.Drop()
+	f.awaitMembership(ctx)
 	for ctx.Err() == nil {
 		f.followLocked(ctx)
 		_ = wait.For(ctx, followRetry)
+	}
+}
+
+// awaitMembership waits until this process has joined the change log: before that, an append counts
+// only after the lease of a predecessor, which there may have been.
+func (f *follower) awaitMembership(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
+	defer cancel()
+	select {
+	case <-f.changes.TailReached():
+	case <-ctx.Done():
 	}
 }
 
@@ -118,7 +130,6 @@ func (f *follower) followLocked(ctx context.Context) {
 	if f.config.SendsChanges() {
 		requests.Go(func() { f.receiveRequests(work) })
 	}
-	began := time.Now()
 	err = f.follow(work, followEvents{
 		caughtUp: func(at time.Time) {
 			if f.state.caughtUp(at) {
@@ -127,7 +138,7 @@ func (f *follower) followLocked(ctx context.Context) {
 			drop()
 			caughtUp <- at
 			if tokens := f.requests.take(at); tokens != nil {
-				requests.Go(func() { f.reply(work, tokens, began) })
+				requests.Go(func() { f.reply(work, tokens) })
 			}
 		},
 		lost: func(err error) {
@@ -161,8 +172,8 @@ type followEvents struct {
 // that position. After a discarded position, they have to read all of the table.
 func (f *follower) follow(ctx context.Context, tell followEvents) error {
 	for {
-		from, err := f.client.HGet(ctx, f.key, f.name).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		from, err := f.changes.RecordedAt(ctx, f.key, f.name)
+		if err != nil {
 			return fmt.Errorf("reading the position: %w", err)
 		}
 		err = f.from(ctx, from, tell)
@@ -186,7 +197,7 @@ var errNotFollowed = errors.New("the table is not followed yet since its positio
 // and new IDs of existing rows. Catching up after the doubt reads all of the table, once it is
 // followed again.
 func (f *follower) discardPosition(ctx context.Context, why error) error {
-	if err := f.keep(ctx, discarded); err != nil {
+	if err := f.append(ctx, nil, discarded); err != nil {
 		return err // the next follower finds the position, and gets here again
 	}
 	return f.doubt(ctx, changelog.Gap, ": "+follow.OneLine(why))
@@ -242,15 +253,12 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	}
 	began := from != ""
 	emit := func(ctx context.Context, ids []string, at string) error {
-		if err := f.append(ctx, ids); err != nil {
-			return err
-		}
 		if !began {
 			if err := f.begin(ctx, again); err != nil {
 				return err
 			}
 		}
-		if err := f.keep(ctx, at); err != nil {
+		if err := f.append(ctx, ids, at); err != nil {
 			return err
 		}
 		began = true
@@ -283,20 +291,17 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	return f.poll(ctx, from, emit, caughtUp)
 }
 
-// append appends new rows to the change log.
-func (f *follower) append(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
+// append appends new rows to the change log, and stores the position behind them.
+func (f *follower) append(ctx context.Context, ids []string, at string) error {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	if f.set != nil { // it gets IDs that are in the log, and before the position
+		if err := announce(ctx, f.changes, f.set, ids); err != nil {
+			return err
+		}
+		ids = nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
-	defer cancel()
-	return announce(ctx, f.changes, f.set, ids)
-}
-
-func (f *follower) keep(ctx context.Context, at string) error {
-	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
-	defer cancel()
-	if err := f.client.HSet(ctx, f.key, f.name, at).Err(); err != nil {
+	if err := f.changes.RecordAt(ctx, f.key, f.name, at, ids...); err != nil {
 		return fmt.Errorf("storing the position: %w", err)
 	}
 	return nil

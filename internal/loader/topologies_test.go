@@ -220,9 +220,11 @@ func appendAndWait(t *testing.T, client redis.UniversalClient) {
 func keepPlaces(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	ctx := t.Context()
-	place := &follower{name: "db", client: client, key: "ordergate:{orders}:follow"}
-	err := place.keep(ctx, "mysql-bin.000001:4")
-	if at, getErr := client.HGet(ctx, place.key, place.name).Result(); at != "mysql-bin.000001:4" {
+	log, err := changelog.New(client, "orders", func(string) {}, changelog.Options{Timeout: 10 * time.Second})
+	bedtest.Check(t, err)
+	place := &follower{name: "db", changes: log, key: "ordergate:{orders}:follow"}
+	err = place.append(ctx, []string{"1001"}, "mysql-bin.000001:4")
+	if at, getErr := log.RecordedAt(ctx, place.key, place.name); at != "mysql-bin.000001:4" {
 		t.Errorf("the place is %q, %v", at, getErr)
 	}
 	err = errors.Join(err, client.HDel(ctx, place.key, place.name).Err())
