@@ -128,7 +128,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.NeedsAnswer = true
-	if !c.policy.Observe && !c.Decision.GRPC {
+	if !c.policy.Observe {
 		c.accept = acceptAll(req.Header)
 	}
 	if create := c.policy.Create; create != nil {

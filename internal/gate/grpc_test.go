@@ -317,3 +317,18 @@ func TestGRPCCreateThatLearnsFromJSON(t *testing.T) {
 		t.Errorf("error %v, did %s", err, b.filter.Journal.Short())
 	}
 }
+
+// TestGRPCAccept has clients that say that their call is gRPC's. The backend may be one of HTTP, which
+// then answers 406 after it has acted.
+func TestGRPCAccept(t *testing.T) {
+	b := newBench(t, false)
+	for _, target := range []string{"/orders/42/settle", "/orders"} {
+		c := b.gate.Open(order.Request{
+			Method: "POST", Target: target, BodyState: order.BodyComplete,
+			Header: order.HeaderList{{"content-type", "application/grpc"}, {"accept", "text/xml"}},
+		})
+		if got := c.Accept(); got != "text/xml, */*;q=0.1" {
+			t.Errorf("%s: Accept is %q", target, got)
+		}
+	}
+}
