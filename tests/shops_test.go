@@ -94,14 +94,21 @@ func (s *shop) wantNoneOf(text string) {
 	}
 }
 
-// wantQuietStart checks that a right first start logs no trouble.
-func (s *shop) wantQuietStart() {
+// wantQuietStart checks that a right first start logs no trouble, and that check --live has none but
+// shows three orders as each of the rules reads them.
+func (s *shop) wantQuietStart(rules ...string) {
 	s.t.Helper()
 	log, err := os.ReadFile(s.gate.Output())
 	must(s.t, err)
 	for l := range strings.Lines(string(log)) {
 		if strings.Contains(l, "level=WARN") || strings.Contains(l, "level=ERROR") {
 			s.t.Errorf("at the start: %s", l)
+		}
+	}
+	shown := s.operator(s.gate.ConfigFile(), "check", "--live")
+	for _, rule := range rules {
+		if strings.Count(shown, "rule "+rule+" sees ") != 1 || strings.Count(shown, "\n") != len(rules) {
+			s.t.Errorf("check --live, rule %s: %s", rule, shown)
 		}
 	}
 }
@@ -131,7 +138,7 @@ func TestSpringShop(t *testing.T) {
 	bedtest.Eventually(t, "an order can be absent", func() bool {
 		return s.must("GET", "/orders/17000008000000000", "").verdict == "absent"
 	})
-	s.wantQuietStart()
+	s.wantQuietStart("order-page", "save-order", "pay")
 	s.must("GET", "/", "").want(t, 200, "")
 	s.must("GET", "/index;jsessionid=A1", "").want(t, 200, "")
 	s.must("GET", "/orders/17000000000000001", "").want(t, 200, "")
@@ -228,7 +235,7 @@ func TestFrontShop(t *testing.T) {
 	bedtest.Eventually(t, "an order can be absent", func() bool {
 		return s.must("GET", orderPage+"8000000", "").verdict == "absent"
 	})
-	s.wantQuietStart()
+	s.wantQuietStart("order-page", "confirm-by-number")
 	for _, page := range []string{"/", "/index.php", "/index.php?route=common/home", "/?route=common/home", "/index.php?route=other/page&order_id=9"} {
 		s.must("GET", page, "").want(t, 200, "")
 	}

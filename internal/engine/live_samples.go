@@ -111,6 +111,8 @@ func (l *liveCheck) checkWidth(path string, r *config.Rule, s source.Sample) {
 // settles names no filter: it concerns the only one.
 func (l *liveCheck) concerns(r *config.Rule, filter string) bool {
 	switch {
+	case len(r.IDs) == 0: // a session has the order, or the answer does
+		return false
 	case r.Lookup != nil:
 		return r.Lookup.Filter == filter
 	case r.Create != nil:
