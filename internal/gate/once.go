@@ -133,6 +133,8 @@ type answerRecord struct {
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`
+	// Vary has hashes of the request's headers by which the answer varies.
+	Vary map[string]string `json:"vary,omitempty"`
 }
 
 func (r *answerRecord) text(body []byte) string {
@@ -221,14 +223,16 @@ type onceCall struct {
 	request string // fingerprint of the request; "": none is needed
 	caller  string // hash of the scope of the order, and of the host; "": it has none
 	subject string // hash of the host and the order of a request with a key
+	varying varying
 
 	status  int
 	headers [][2]string // that either stores
 	body    []byte
 	size    int
-	length  int    // of the body, by its Content-Length; -1: not given
-	unfit   string // why the answer cannot be stored; "": it can
-	encoded bool   // the answer has a Content-Encoding
+	length  int      // of the body, by its Content-Length; -1: not given
+	vary    []string // by which headers of the request it varies
+	unfit   string   // why the answer cannot be stored; "": it can
+	encoded bool     // the answer has a Content-Encoding
 
 	grpcFailed bool     // the answer is gRPC's, and its status is not OK
 	readings   readings // what it may mean
@@ -277,6 +281,7 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
 		o.request = hashOf(req.Method, strings.ToLower(req.Host), req.Target, string(req.Body))
 	}
+	o.varying = varyingOf(req)
 	c.once = &o
 	return order.NoReason
 }
@@ -350,8 +355,12 @@ func (o *onceCall) begin(r *Response) {
 	// The request was forwarded without Accept-Encoding, so an answer that says that it varies
 	// by it, and is not encoded, fits every client.
 	for part := range strings.SplitSeq(vary, ",") {
-		if part = strings.ToLower(strings.TrimSpace(part)); part != "" && (part != "accept-encoding" || encoding != "") {
-			o.unfit = "it varies by a header of the request (Vary)"
+		switch part = strings.ToLower(strings.TrimSpace(part)); {
+		case part == "", part == "accept-encoding" && encoding == "":
+		case slices.Contains(varyingNames[:], part):
+			o.vary = append(o.vary, part)
+		default:
+			o.unfit = fmt.Sprintf("it varies by the request's header %q (Vary)", part)
 		}
 	}
 }

@@ -52,6 +52,52 @@ func TestOnceIsDecidedOnce(t *testing.T) {
 	}
 }
 
+// TestOnceVaries stores answers that vary by headers of their request: they are given again to
+// calls with the same ones.
+func TestOnceVaries(t *testing.T) {
+	origin := func(values ...string) (list order.HeaderList) {
+		for _, v := range values {
+			list = append(list, [2]string{"origin", v})
+		}
+		return list
+	}
+	const spring = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+	for _, tt := range []struct {
+		name, vary    string
+		first, second order.HeaderList
+		want          gate.Verdict
+	}{
+		{"without these headers", spring, order.HeaderList{}, order.HeaderList{{"accept", "*/*"}}, gate.VerdictReplayed},
+		{"with the same ones", spring, origin("https://shop"), origin("https://shop"), gate.VerdictReplayed},
+		{"from another origin", spring, origin("https://shop"), origin("https://evil"), gate.VerdictDuplicate},
+		{"from an origin", spring, order.HeaderList{}, origin("https://evil"), gate.VerdictDuplicate},
+		{"from no origin", spring, origin("https://shop"), order.HeaderList{}, gate.VerdictDuplicate},
+		{"in other lines", "origin", origin("a", "b"), origin("ab"), gate.VerdictDuplicate},
+		{"by another spelling", "Origin", origin("a"), order.HeaderList{{"origin", "a"}, {"ORIGIN", "b"}}, gate.VerdictDuplicate},
+		{"by what it does not vary by", "Accept-Language", origin("a"), origin("b"), gate.VerdictReplayed},
+		{"by anything", "*", order.HeaderList{}, order.HeaderList{}, gate.VerdictDuplicate},
+		{"by a header that is not compared", "Origin, X-Tenant", order.HeaderList{}, order.HeaderList{}, gate.VerdictDuplicate},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+			g := settleOnce(t, lock, &gatetest.Recorder{})
+			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.first, BodyState: order.BodyComplete})
+			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Answered(&gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"vary", tt.vary}}, Ended: true})
+			if step := c.Finished(); !step.Store {
+				t.Fatalf("%+v", step)
+			}
+			_ = c.Store(t.Context())
+			c.Ended(t.Context())
+			again := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.second, BodyState: order.BodyComplete})
+			again.Granted(t.Context(), again.Acquire(t.Context()))
+			if got := again.Decision.Verdict; got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // settleOnce is a gate with one rule that stores answers of 2xx.
 func settleOnce(t *testing.T, lock *gatetest.Lock, record gate.Recorder) *gate.Gate {
 	t.Helper()

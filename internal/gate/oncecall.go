@@ -146,7 +146,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	case err != nil:
 		return VerdictUnavailable, nil, err
 	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe,
-		!byKey && r.Caller != c.once.caller:
+		!byKey && r.Caller != c.once.caller, !c.once.varying.fit(r.Vary):
 		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
 		return VerdictDuplicate, nil, nil
 	case byKey && r.Subject != "" && r.Subject != c.once.subject, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
@@ -235,7 +235,7 @@ func (c *Call) finishOnce() Step {
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
-				r.Status, r.Headers = o.status, o.storedHeaders(once)
+				r.Status, r.Headers, r.Vary = o.status, o.storedHeaders(once), o.varying.hashes(o.vary)
 				change.text = r.text(o.body)
 			}
 		}

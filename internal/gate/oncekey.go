@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/headername"
@@ -84,18 +85,65 @@ func callerOf(scope []string, req order.Request) string {
 	}
 	texts := []string{strings.ToLower(req.Host)}
 	for _, name := range scope {
-		for cursor := 0; req.Header != nil; {
-			key, text, next := req.Header.Next(cursor)
-			if next < 0 {
-				break
-			}
-			if headername.Equal(key, name) {
-				texts = append(texts, key, text)
-			}
-			cursor = next
-		}
+		texts = appendHeader(texts, req.Header, name)
 	}
 	return hashOf(texts...)
+}
+
+// appendHeader appends the names and values of the headers that a backend may take for name.
+func appendHeader(texts []string, header order.Header, name string) []string {
+	for cursor := 0; header != nil; {
+		key, text, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		if headername.Equal(key, name) {
+			texts = append(texts, key, text)
+		}
+		cursor = next
+	}
+	return texts
+}
+
+// varyingNames are headers of requests by which answers vary (RFC 9110, 12.5.5): those of a client
+// that sends the same call again are the same. CORS has all answers of a backend vary by three.
+var varyingNames = [...]string{
+	"accept", "accept-language", "access-control-request-headers", "access-control-request-method",
+	"authorization", "cookie", "origin", "x-requested-with",
+}
+
+// varying has a hash for each of varyingNames, "" if the request has no such header.
+type varying [len(varyingNames)]string
+
+func varyingOf(req order.Request) (v varying) {
+	for i, name := range varyingNames {
+		if texts := appendHeader(nil, req.Header, name); texts != nil {
+			v[i] = hashOf(texts...)
+		}
+	}
+	return v
+}
+
+// hashes returns the hashes of some headers, nil for none.
+func (v *varying) hashes(names []string) map[string]string {
+	if len(names) == 0 {
+		return nil
+	}
+	hashes := make(map[string]string, len(names))
+	for _, name := range names {
+		hashes[name] = v[slices.Index(varyingNames[:], name)]
+	}
+	return hashes
+}
+
+// fit reports whether an answer is for this request, too.
+func (v *varying) fit(hashes map[string]string) bool {
+	for name, hash := range hashes {
+		if i := slices.Index(varyingNames[:], name); i < 0 || v[i] != hash {
+			return false
+		}
+	}
+	return true
 }
 
 // onlyHeader returns the value of a header, and how often it was sent. A header that a server
