@@ -1,0 +1,170 @@
+package gate
+
+import (
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Open matches a request that is about to be forwarded. For most requests the returned call
+// needs nothing (NeedsLock and NeedsAnswer are false). If its Decision refuses the request,
+// answer it and drop the call. Open copies the ID, so the call does not keep the request's
+// memory.
+func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
+
+// OpenScreened is Open for a request that Screen or TryScreen has judged. It does not count
+// their decision again.
+func (g *Gate) OpenScreened(req order.Request) Call { return g.open(req, true) }
+
+func (g *Gate) open(req order.Request, judged bool) Call {
+	m := g.match(req)
+	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
+	if m.Rule < 0 {
+		return c
+	}
+	c.start = g.now()
+	c.policy = g.policy(&m, &req)
+	c.Decision.Observed = c.policy.Observe
+	c.Decision.GRPC = IsGRPC(&req)
+	c.Decision.Action = c.policy.bracketAction()
+	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
+		req.BodyState == order.BodyComplete {
+		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)
+	}
+	if m.Screening {
+		// The adapter reads bodies for the bracket without any setup, so screen lookups
+		// here too.
+		c.NeedsBody = m.Result == order.NeedsBody
+		c.Decision.Offset = m.Offset
+		c.rejectUnreadable(m, req.Header, judged)
+		return c
+	}
+	if !c.policy.HasCalls() {
+		// Screen gives the verdict on a lookup. A reload may have replaced its rules since.
+		// So Open refuses unreadable requests by its own rules.
+		c.Decision.Offset = m.Offset
+		if c.rejectUnreadable(m, req.Header, judged) {
+			return c
+		}
+		if m.Result == order.NeedsBody {
+			c.NeedsBody = !judged
+			return c
+		}
+		c.watchedID = strings.Clone(c.policy.Lookup.watchedID(m, req.Method))
+		c.sampled = !c.policy.Observe && (judged || hasVerdict(req.Header, VerdictUnknown))
+		c.NeedsAnswer = c.watchedID != ""
+		return c
+	}
+	c.Decision.Offset = m.Offset
+	if c.rejectUnreadable(m, req.Header, judged) {
+		return c
+	}
+	c.NeedsAnswer = true
+	if !c.policy.Observe {
+		c.accept = acceptAll(req.Header)
+	}
+	if create := c.policy.Create; create != nil {
+		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
+		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
+		if m.Result == order.Named {
+			c.namedID = strings.Clone(m.ID)
+		}
+		c.idPrefix = strings.Clone(m.Prefix)
+		c.requestID = strings.Clone(requestID(req.Header))
+	}
+	switch {
+	case m.Result == order.NeedsBody:
+		c.NeedsBody = true
+		c.requestID = strings.Clone(requestID(req.Header))
+	case c.policy.isIncomplete(m, req):
+		c.NeedsBody, c.BodyEndOnly = true, true
+		c.requestID = strings.Clone(requestID(req.Header))
+	case c.policy.HasLock():
+		c.prepareLocks(m, req)
+	}
+	return c
+}
+
+// prepareLocks finds out which locks the call needs. It refuses a request whose locks cannot be
+// named, or not be shown to the backend.
+func (c *Call) prepareLocks(m order.Match, req order.Request) {
+	var size headerSize
+	c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
+	c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
+	c.limitID = strings.Clone(m.Limit)
+	if len(c.lockRequest.IDs) > 0 {
+		c.Decision.ID = c.lockRequest.IDs[0]
+	}
+	why := c.prepareOnce(m, req)
+	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
+		c.lockRequest.Stored, c.lockRequest.Meanwhile = c.storedName(c.once.order), c.once.order.Meanwhile
+	}
+	if why == order.NoReason {
+		why = c.prepareConditions(req.Header)
+	}
+	if why == order.NoReason && c.hasOrder() && !c.policy.Observe && !c.fitsEnvoy(size) {
+		why = order.HeadersTooLarge
+	}
+	if why != order.NoReason {
+		c.once = nil
+		c.gate.refuse(c.policy, c.Decision.Rule, why, &c.Decision)
+		c.decide(c.Decision.Verdict)
+		if c.Decision.Refused {
+			c.NeedsAnswer = false
+			return
+		}
+	}
+	c.NeedsLock = c.hasOrder() || c.hasKey()
+	if !c.NeedsLock && c.policy.Create == nil {
+		c.NeedsAnswer = false // there is nothing to lock
+	}
+}
+
+// rejectUnreadable refuses and counts a request whose order cannot be determined. In
+// observe mode it passes the request, and counts it unless ext_authz has done so.
+func (c *Call) rejectUnreadable(m order.Match, header order.Header, judged bool) bool {
+	if !isUnreadable(m) {
+		return false
+	}
+	markRefused(c.policy, m.Reason, &c.Decision)
+	if c.Decision.Refused || !judged && !hasVerdict(header, c.Decision.Verdict) {
+		c.gate.record.Refused(m.Rule, m.Reason)
+		c.decide(c.Decision.Verdict)
+	}
+	return c.Decision.Refused
+}
+
+// hasVerdict reports whether ext_authz has already set this verdict on the request.
+func hasVerdict(header order.Header, v Verdict) bool {
+	for cursor := 0; header != nil && cursor >= 0; {
+		var name, value string
+		if name, value, cursor = header.Next(cursor); cursor >= 0 && name == HeaderVerdict {
+			return value == v.String()
+		}
+	}
+	return false
+}
+
+// MaxSettlement bounds the body of a settlement, in bytes. It is Envoy's default buffer
+// size.
+const MaxSettlement = 1 << 20
+
+// match is the table's match. It also refuses a settlement whose body is too large to
+// buffer.
+func (g *Gate) match(req order.Request) order.Match {
+	m := g.table.Match(req)
+	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
+		return m
+	}
+	if g.policy(&m, &req).Locks() && req.Size() > MaxSettlement {
+		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
+	}
+	return m
+}
+
+// isIncomplete reports whether the lock has to wait for the rest of the request. Otherwise
+// a client could send the rest after its lease has ended, while another call holds the
+// lock.
+func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
+	return (p.Locks() || p.readsBody()) && (m.Result == order.Named || p.Once != nil) && req.BodyState == order.BodyUnseen
+}
