@@ -26,6 +26,7 @@ type bed struct {
 	t      *testing.T
 	lock   *gatetest.Lock
 	did    *gatetest.Journal // of the lock and of the filter
+	filter *gatetest.Filter
 	server *Server
 	client extproc.ExternalProcessorClient
 }
@@ -95,7 +96,7 @@ func newBed(t *testing.T) *bed {
 		server.Stop()
 		<-served
 	})
-	return &bed{t, l, did, s, extproc.NewExternalProcessorClient(conn)}
+	return &bed{t, l, did, filter, s, extproc.NewExternalProcessorClient(conn)}
 }
 
 // stream is one HTTP request as Envoy plays it.

@@ -38,6 +38,7 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 			done = s.onCreateHeaders(stream, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
+			s.ends.show()
 			s.learnDelayed(stream, call, func(ctx context.Context) error {
 				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
 			})
@@ -61,6 +62,9 @@ func (s *Server) onCreateHeaders(stream extproc.ExternalProcessor_ProcessServer,
 	case gate.BodyPart:
 		if !headers.GetEndOfStream() {
 			reply.ModeOverride = headersAndBody // the request's reply may have asked for less
+			if !s.ends.shown.Load() {
+				s.learn(stream.Context(), call, call.LearnUnseen)
+			}
 			return false
 		}
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })

@@ -35,12 +35,17 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o.missing.Note(call.LogArgs()...)
 }
 
-// endCheck detects whether Envoy shows how answers to settlements end. With allow_mode_override:
-// false it does not.
+// endCheck detects whether Envoy shows how answers end. With allow_mode_override: false it does not.
 type endCheck struct {
 	shown   atomic.Bool  // at least once
 	without atomic.Int32 // settlements that have ended without it
 	missing *recurring.Problem
+}
+
+func (c *endCheck) show() {
+	if !c.shown.Load() {
+		c.shown.Store(true)
+	}
 }
 
 // minWithoutEnd settlements are no client that left.

@@ -264,6 +264,19 @@ func TestCreate(t *testing.T) {
 		s.leave()
 		b.wantDid("abandoned")
 	})
+	t.Run("Envoy may show no body", func(t *testing.T) {
+		b := newBed(t)
+		b.filter.Tables, b.filter.Late = true, true
+		for _, want := range []string{"caught up, incomplete", "caught up, incomplete, learn 42"} { // it shows one
+			s := b.open()
+			s.say(create)
+			s.say(answered("201", "via_upstream"))
+			if did := b.did.Short(); did != want {
+				t.Errorf("did %q before the answer goes on, want %q", did, want)
+			}
+			s.say(body(`{"id": 42}`))
+		}
+	})
 	t.Run("Envoy answers", func(t *testing.T) {
 		b := newBed(t)
 		s := b.open()

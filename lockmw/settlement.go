@@ -149,6 +149,8 @@ func (b *settlement) created(r *gate.Response, headers *extproc.HttpHeaders) {
 	case gate.BodyPart:
 		if b.learnsBody = !headers.GetEndOfStream(); !b.learnsBody {
 			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, nil, false) })
+		} else if !b.server.ends.shown.Load() {
+			b.learn(b.call.LearnUnseen)
 		}
 	case gate.HeaderPart:
 		text := b.call.HeaderText(r.Header)
@@ -165,9 +167,7 @@ func (b *settlement) learn(do func(context.Context) error) {
 // client sees its end.
 func (b *settlement) finish() {
 	step := b.call.Finished()
-	if !b.server.ends.shown.Load() {
-		b.server.ends.shown.Store(true)
-	}
+	b.server.ends.show()
 	if step.NotStored != "" {
 		b.server.problems.NotStored(b.call, step.NotStored)
 	}

@@ -120,6 +120,17 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	return c.learn(ctx, text, err)
 }
 
+// LearnUnseen is for an answer whose body Envoy may pass on without showing it. Where the order's
+// table is followed, it blocks until every instance has the orders that exist by now, or until every
+// instance answers Unknown. Call LearnBody or StreamEnded after it.
+func (c *Call) LearnUnseen(ctx context.Context) error {
+	f := c.policy.Create.Filter
+	if !f.Followed() || f.CaughtUp(ctx) {
+		return nil
+	}
+	return f.MarkIncomplete(ctx, errPartial.Error(), c.earliestCreation())
+}
+
 // LearnBegun is LearnBody for the begin of a body whose end does not come in time: the backend
 // may still be at work.
 func (c *Call) LearnBegun(ctx context.Context, part []byte) error {
