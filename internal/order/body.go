@@ -84,7 +84,8 @@ func usuallyHasNoBody(method string) bool {
 // ID from: some backends take them as the ID, as the method, or by them choose what runs.
 func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool) {
 	p := profiles[r.Backend]
-	if !s.hasBody || len(r.IDs) == 0 && len(r.table.selectors) == 0 || !(s.json && p.members || s.form && p.parameters) {
+	concerned := len(r.IDs) > 0 || len(r.table.selectors) > 0 || s.otherMethod
+	if !s.hasBody || !(concerned && (s.json && p.members || s.form && p.parameters) || s.form && s.otherChoice) {
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {
@@ -97,6 +98,12 @@ func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool
 	}
 	result, reason := req.eachField(p.members, func(name, value string) Reason {
 		folded := foldName(name)
+		if !p.parameters && !p.members { // of a parameter, the query's value counts
+			if own, _ := r.selects(folded, name, value); !own && r.table.mayChoose(folded, value) {
+				return in.alias()
+			}
+			return NoReason
+		}
 		reason, chosen := r.checkChoice(folded, name, value, in, s)
 		if reason == NoReason && !chosen && !r.mayClaim(folded, name, value, in, s) {
 			return in.alias()

@@ -6,7 +6,7 @@ import (
 	"github.com/ordergate/ordergate/internal/headername"
 )
 
-// headerFacts are the facts about a request that its headers state and that rules use.
+// headerFacts are the facts about a request, most of which its headers state, that rules use.
 type headerFacts struct {
 	reason      Reason // why the request is refused, if it is
 	contentType string
@@ -21,6 +21,8 @@ type headerFacts struct {
 	names       bool // a header names an order by another rule's location
 	method      string
 	host        string
+	otherMethod bool // another rule guards the path under other methods
+	otherChoice bool // another rule has the path, and matches by parameters
 }
 
 // readHeaders reads the headers once, and records IDs in them.

@@ -17,15 +17,16 @@ const (
 	maxLocations = maxIDs + 1
 )
 
-// read reads the ID of a request that the rule matches. The path begins the target.
-func (r *compiled) read(index int, path, query string, req *Request) Match {
-	m := Match{Rule: index, Offset: -1}
+// read reads the ID of a request for which f has found the rule. The path begins the target.
+func (r *compiled) read(f *finder, path, query string, req *Request) Match {
+	m := Match{Rule: f.best, Offset: -1}
 	var places [maxLocations]idText
 	into := places[:len(r.IDs)]
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	s := headerFacts{method: req.Method, host: req.Host}
+	n := len(r.table.rules)
+	s := headerFacts{method: req.Method, host: req.Host, otherMethod: f.other < n, otherChoice: f.selecting < n}
 	r.readHeaders(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false

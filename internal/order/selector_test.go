@@ -61,8 +61,10 @@ func TestChoicesInBodies(t *testing.T) {
 		{"no ID: in JSON", "/shop?do=create", json, `{"do":"pay"}`, s + p},
 		{"no ID: JSON", "/shop?do=create", json, `{"comment":"x"}`, ""},
 		{"no ID: a method", "/shop?do=create", formed, "_method=PUT", s + sp + p},
-		{"no ID, and none of the parameters", "/any", formed, "do=pay", s + sp + p},
-		{"no ID, and none of the parameters, in other letters", "/any", formed, "DO=Pay", s + sp + p},
+		{"no ID, and none of the parameters", "/any", formed, "do=pay", s + sp + p + tc},
+		{"no ID, and none of the parameters: multipart", "/any", multi, strings.NewReplacer("%s", "do", "x\r", "pay\r").Replace(part), s + sp + p + tc},
+		{"no ID, and none of the parameters: JSON", "/any", json, `{"do":"pay"}`, s + p},
+		{"no ID, and none of the parameters, in other letters", "/any", formed, "DO=Pay", s + sp + p + tc},
 		{"no ID, and none of the parameters: another page", "/any", formed, "do=home", ""},
 		{"a session: another rule", "/shop?do=confirm", session(formed), "do=pay", s + sp + p},
 		{"a session: a form", "/shop?do=confirm", session(formed), "agree=1", ""},
@@ -99,6 +101,31 @@ func TestChoicesInBodies(t *testing.T) {
 			m := table.Match(Request{Method: "POST", Target: r.target, Header: r.header, Body: []byte(r.body), BodyState: BodyComplete})
 			if refused := m.Result == Ambiguous; refused != strings.Contains(r.refused, name) || m.Result == NeedsBody || m.Result == Unruled {
 				t.Errorf("%s: %s: %s %s: result %d (%s)", name, r.name, r.target, r.body, m.Result, m.Reason)
+			}
+		}
+	}
+}
+
+// TestOverrideBesideSettlement has a create that reads no ID, on the path of a settlement by another
+// method, which a field of a form selects to many frameworks.
+func TestOverrideBesideSettlement(t *testing.T) {
+	formed := HeaderList{{"content-type", typeForm}}
+	for b, reason := range map[Backend]string{Strict: "method_override", Spring: "method_override", PHP: "method_override", Tomcat: ""} {
+		table, err := NewTable([]Rule{
+			{Name: "create", Methods: []string{"POST"}, Path: "/orders", Backend: b},
+			{Name: "settle", Methods: []string{"PUT"}, Path: "/orders", IDs: at(InHeader, "x-order"), Backend: b},
+			{Name: "comment", Methods: []string{"POST"}, Path: "/comments", Backend: b},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []oddRequest{
+			{"the settlement", "POST", "/orders", formed, "a=b&_method=PUT", reason},
+			{"the create", "POST", "/orders", formed, "a=b&_method=POST", ""},
+			{"another path", "POST", "/comments", formed, "_method=PUT", ""},
+		} {
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: got %q, want %q", b, r.name, got, r.want)
 			}
 		}
 	}

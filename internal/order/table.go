@@ -263,7 +263,7 @@ func (t *Table) match(req Request) Match {
 	case best && t.rules[f.best].Pass:
 		return t.screenExempt(req, path)
 	case best:
-		return t.rules[f.best].read(f.best, path, query, &req)
+		return t.rules[f.best].read(&f, path, query, &req)
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
 	case f.passing < len(t.rules):
