@@ -98,12 +98,38 @@ func TestOnceVaries(t *testing.T) {
 	}
 }
 
+// TestOnceBySessionInPath has callers whose session is in the link: each gets its own answer alone.
+func TestOnceBySessionInPath(t *testing.T) {
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+	g := settleOnce(t, lock, &gatetest.Recorder{})
+	g.Policies()[0].Settle.Once.Scope = []string{"authorization", "cookie"}
+	open := func(target string) (gate.Call, gate.Step) {
+		c := g.Open(order.Request{Method: "POST", Target: target, BodyState: order.BodyComplete})
+		return c, c.Granted(t.Context(), c.Acquire(t.Context()))
+	}
+	c, _ := open("/orders/42/settle;jsessionid=4F?a=1")
+	c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+	if !c.Finished().Store {
+		t.Fatal("the answer is not stored")
+	}
+	_ = c.Store(t.Context())
+	c.Ended(t.Context())
+	for target, want := range map[string]gate.Verdict{
+		"/orders/42/settle;jsessionid=4F?a=1": gate.VerdictReplayed, "/orders/42/settle;jsessionid=4F": gate.VerdictReplayed,
+		"/orders/42/settle;jsessionid=5F?a=1": gate.VerdictDuplicate, "/orders/42/settle": gate.VerdictDuplicate,
+	} {
+		if c, step := open(target); c.Decision.Verdict != want {
+			t.Errorf("%s: %s, want %s: %+v", target, c.Decision.Verdict, want, step)
+		}
+	}
+}
+
 // settleOnce is a gate with one rule that stores answers of 2xx.
 func settleOnce(t *testing.T, lock *gatetest.Lock, record gate.Recorder) *gate.Gate {
 	t.Helper()
 	g, err := gate.New([]gate.Policy{{
 		Rule: order.Rule{
-			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
+			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", Backend: order.Tomcat,
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 		},
 		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{

@@ -78,7 +78,7 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 }
 
 // callerOf returns a hash of the headers that tell callers apart, "" if there are none of these.
-// The host belongs to them: a backend makes addresses of it.
+// The host belongs to them: a backend makes addresses of it. A session in the path is one of a cookie.
 func callerOf(scope []string, req order.Request) string {
 	if len(scope) == 0 {
 		return ""
@@ -86,6 +86,9 @@ func callerOf(scope []string, req order.Request) string {
 	texts := []string{strings.ToLower(req.Host)}
 	for _, name := range scope {
 		texts = appendHeader(texts, req.Header, name)
+		if session := order.SessionInPath(req.Target); name == "cookie" && session != "" {
+			texts = append(texts, session)
+		}
 	}
 	return hashOf(texts...)
 }

@@ -49,7 +49,6 @@ type Format struct {
 
 	Key      string // Hashed: the secret of the hash
 	AsHeader bool   // Hashed: the token is in a header, and may have characters that are encoded elsewhere
-	Node     bool   // Hashed: the token is the session of a servlet container, which may name a node behind it
 }
 
 // Layouts of a Timestamped ID that counts from 1970. The count has a fixed number of digits.

@@ -12,6 +12,11 @@ const (
 	hashedBytes = 22
 	// maxHashed bounds the text of one, in bytes.
 	maxHashed = 4096
+	// minSession is the length of the shortest session, in bytes: 64 random bits in hexadecimal (OWASP,
+	// Session Management Cheat Sheet).
+	minSession = 16
+	// encryptedCookie begins a cookie of Laravel: {"iv": in base64.
+	encryptedCookie = "eyJpdiI6"
 )
 
 // hash returns the canonical form of a Hashed ID: 128 bits of HMAC-SHA256. Letters of both cases
@@ -41,14 +46,16 @@ func (f *Format) session(text string) (string, bool) {
 		return string(plain), err == nil && len(plain) > 0
 	}
 	switch {
-	case f.Node:
-		if i := strings.IndexAny(token, ".!"); i >= 0 {
-			token = token[:i] // servlet containers drop the name of a node
-		}
+	case strings.HasPrefix(token, encryptedCookie):
+		return "", false // each answer has another one for the same session
 	case strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") >= 2: // a JWT: it begins with {"
 		token = token[:strings.LastIndexByte(token, '.')] // its signature has several spellings in base64
+	case !f.AsHeader && len(token) > minSession:
+		if i := strings.IndexAny(token[minSession:], ".!"); i >= 0 {
+			token = token[:minSession+i] // servlet containers drop the name of a node
+		}
 	}
-	return token, token != ""
+	return token, true
 }
 
 // isToken accepts what every backend reads alike. In a header, nothing is decoded. Elsewhere a

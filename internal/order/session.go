@@ -20,24 +20,30 @@ func withoutSession(path string) (string, bool) {
 	return bare, true
 }
 
-// IsServletSession reports whether the place is the cookie of a servlet container's session. It
+// SessionInPath returns the session behind the path of a target; "": there is none.
+func SessionInPath(target string) string {
+	path, _, _ := strings.Cut(target, "?")
+	_, session, _ := strings.Cut(path, sessionParameter)
+	return session
+}
+
+// isServletSession reports whether the place is the cookie of a servlet container's session. It
 // carries the same session as a link, and Tomcat takes it first.
-func (id *ID) IsServletSession() bool {
+func (id *ID) isServletSession() bool {
 	return id.In == InCookie && strings.EqualFold(id.Name, "JSESSIONID")
 }
 
 // readSession records the session that follows the path as the ID in a cookie that is missing. It
 // returns why the request is refused, if it is.
 func (r *compiled) readSession(path, target string, into []idText) Reason {
-	session, ok := strings.CutPrefix(target[len(path):], sessionParameter)
-	if !ok || !profiles[r.Backend].session {
+	session := SessionInPath(target)
+	if session == "" || !profiles[r.Backend].session {
 		return NoReason
 	}
-	session, _, _ = strings.Cut(session, "?")
 	for i := range r.IDs {
 		id, f := &r.IDs[i], &into[i]
 		switch {
-		case !id.IsServletSession():
+		case !id.isServletSession():
 		case f.times == 0:
 			*f = idText{text: session, times: 1, offset: len(path) + len(sessionParameter)}
 		default:

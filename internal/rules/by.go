@@ -12,7 +12,7 @@ import (
 func addTokens(rule *order.Rule, s *config.Settle, secret config.Secret) {
 	for i, place := range s.By {
 		id, _ := located(place.ID())
-		id.Format = order.Format{Kind: order.Hashed, Key: string(secret), AsHeader: id.In == order.InHeader, Node: id.IsServletSession()}
+		id.Format = order.Format{Kind: order.Hashed, Key: string(secret), AsHeader: id.In == order.InHeader}
 		if i == 0 {
 			rule.IDs = append(rule.IDs, id)
 		} else {
