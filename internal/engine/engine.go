@@ -93,7 +93,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
 		}
 	}
-	m.seal = newSharedSeal(m.redis)
+	m.seal = newSharedSeal(m.redis, log)
 	m.lockers = locking.New(locking.Options{
 		Redis: m.redis, RedisConfig: c.Redis, Process: m.process, Metrics: m.metrics, Warnings: &m.warnings, Logger: log,
 	})

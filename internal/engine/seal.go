@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,11 +31,13 @@ type sharedSeal struct {
 	*gate.Seal
 	redis   redis.UniversalClient // nil: none
 	limit   *rate.Limiter         // of looks because of a request
+	log     *slog.Logger
 	looking sync.Mutex
+	logged  string // why the key cannot be used; "": it can, as far as known
 }
 
-func newSharedSeal(client redis.UniversalClient) *sharedSeal {
-	return &sharedSeal{Seal: gate.NewSeal(), redis: client, limit: rate.NewLimiter(1, 1)}
+func newSharedSeal(client redis.UniversalClient, log *slog.Logger) *sharedSeal {
+	return &sharedSeal{Seal: gate.NewSeal(), redis: client, limit: rate.NewLimiter(1, 1), log: log}
 }
 
 // run keeps the key until ctx ends.
@@ -62,7 +66,17 @@ func (s *sharedSeal) look(ctx context.Context) {
 	defer s.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
 	defer cancel()
-	if key, err := redissecret.Load(ctx, s.redis, sealKey, s.Key()); err == nil {
+	key, err := redissecret.Load(ctx, s.redis, sealKey, s.Key())
+	reply, replied := errors.AsType[redis.Error](err)
+	switch {
+	case err == nil:
 		s.Use(key)
+		s.logged = ""
+	case !errors.Is(err, redissecret.ErrMalformed) && !(replied && (redis.HasErrorPrefix(reply, "WRONGTYPE") || redis.HasErrorPrefix(reply, "NOPERM"))):
+		// Redis is away, or not ready.
+	case err.Error() != s.logged:
+		s.logged = err.Error()
+		s.log.Error("ordergates cannot share the key that seals requests between ext_authz and ext_proc, and refuse each other's with 503: "+
+			"delete it, and give ordergate the right to read and write it", "key", sealKey, "error", err)
 	}
 }

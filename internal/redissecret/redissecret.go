@@ -11,9 +11,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// ErrMalformed means that the value of a key is not a secret.
+var ErrMalformed = errors.New("it is not a secret of 16 bytes in hex")
+
 // Load returns the secret at a key. If there is none, it stores the given one, or a new one if that
 // is zero. Of instances that store one at the same time, all get the first. It blocks for up to three
-// round trips.
+// round trips. The errors are ErrMalformed, and those of Redis.
 func Load(ctx context.Context, client redis.UniversalClient, key string, mine [16]byte) (secret [16]byte, err error) {
 	text, err := client.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
@@ -30,7 +33,7 @@ func Load(ctx context.Context, client redis.UniversalClient, key string, mine [1
 	}
 	data, err := hex.DecodeString(text)
 	if err != nil || len(data) != len(secret) {
-		return secret, fmt.Errorf("reading %s: it is not a secret of %d bytes in hex", key, len(secret))
+		return secret, fmt.Errorf("reading %s: %w", key, ErrMalformed)
 	}
 	return [16]byte(data), nil
 }
