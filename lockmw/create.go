@@ -23,10 +23,14 @@ func (s *Server) handleCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest) error {
 	ctx := stream.Context()
 	defer s.learn(ctx, call, func(ctx context.Context) error { return call.StreamEnded(ctx, nil) })
+	awaitsBody := false
 	for ; ; msg = nil {
 		if msg == nil {
 			var err error
 			if msg, err = stream.Recv(); err != nil {
+				if awaitsBody {
+					s.endUnanswered(call)
+				}
 				return nil
 			}
 		}
@@ -36,6 +40,7 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 		case msg.GetResponseHeaders() != nil:
 			reply = onResponse()
 			done = s.onCreateHeaders(stream, call, msg, reply)
+			awaitsBody = !done
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
 			s.ends.show()

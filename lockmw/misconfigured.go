@@ -35,29 +35,35 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o.missing.Note(call.LogArgs()...)
 }
 
-// endCheck detects whether Envoy shows how answers end. With allow_mode_override: false it does not.
+// endCheck detects whether Envoy shows how answers end. With allow_mode_override: false it does
+// not. Nor does Envoy 1.40 if a filter between ext_proc and the router adds trailers to an answer,
+// as its decompressor does: FilterManager::encodeData does not pass them to a filter that has
+// stopped, and the answer lasts until stream_idle_timeout.
 type endCheck struct {
 	shown   atomic.Bool  // at least once
-	without atomic.Int32 // settlements that have ended without it
+	without atomic.Int32 // calls that have ended without it
 	missing *recurring.Problem
 }
 
+// show notes that Envoy has shown an end.
 func (c *endCheck) show() {
 	if !c.shown.Load() {
 		c.shown.Store(true)
 	}
 }
 
-// minWithoutEnd settlements are no client that left.
+// minWithoutEnd calls are no client that left.
 const minWithoutEnd = 2
 
-// endUnanswered handles the end of a settlement whose answer has not ended. A client that leaves
+// endUnanswered handles the end of a call whose answer has not ended. A client that leaves
 // causes the same, so it counts only while no answer has ended.
 func (s *Server) endUnanswered(call *gate.Call) {
 	if s.ends.shown.Load() || call.Observed() || s.ends.without.Add(1) < minWithoutEnd {
 		return
 	}
-	s.opts.EndsMissing()
+	if call.MayLock() {
+		s.opts.EndsMissing()
+	}
 	s.ends.missing.Note(call.LogArgs()...)
 }
 

@@ -87,8 +87,8 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		"Envoy reports the origin of answers")
 	s.ends.missing = recurring.New(opts.Logger, slog.LevelError,
-		"settlements end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each stays locked for on_unknown_outcome.hold: "+
-			"set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc",
+		"calls end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each settlement stays locked for on_unknown_outcome.hold, "+
+			"and each create is a doubt: set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc, and have no decompressor between it and the router",
 		"Envoy shows how answers end")
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",

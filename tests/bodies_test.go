@@ -95,7 +95,7 @@ func TestBodyUnseen(t *testing.T) {
 
 	// Nor does Envoy show the end of answers, so that each settled order stays locked.
 	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
-	s.wantLogged("ERROR", "settlements end before ordergate has seen the end of their answers", "commission-settle", "allow_mode_override")
+	s.wantLogged("ERROR", "calls end before ordergate has seen the end of their answers", "commission-settle", "allow_mode_override")
 	if status, reasons := s.readiness(); status != 503 || !strings.Contains(reasons["response ends"], "allow_mode_override") {
 		t.Errorf("readiness %d, %v", status, reasons)
 	}

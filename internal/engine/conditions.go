@@ -57,7 +57,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	if m.endsMissing.isRecent() {
 		list = append(list, health.Condition{
 			Name: "response ends", Reason: "Envoy does not show how answers to settlements end, so that the order of each stays locked for on_unknown_outcome.hold: " +
-				"set allow_mode_override: true, or response_body_mode: STREAMED, in its ext_proc",
+				"set allow_mode_override: true, or response_body_mode: STREAMED, in its ext_proc, and have no decompressor between it and the router",
 		})
 	}
 	list = append(list, m.confirmers.conditions()...)
