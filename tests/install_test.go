@@ -30,9 +30,8 @@ func TestInstall(t *testing.T) {
 		"make build\n", makes(t, bed.Root(), "build", "bin/ordergate", filepath.Join(dir, "made")),
 		"sudo install bin/ordergate ", "install "+filepath.Join(dir, "made")+" ",
 		"sudo install ", "install ",
-		"go install github.com/ordergate/ordergate/cmd/sidecar@latest", "go install ./cmd/sidecar",
+		"go install github.com/ordergate/ordergate/cmd/ordergate@latest", "go install ./cmd/ordergate",
 		"/usr/local/bin/", filepath.Join(dir, "bin")+"/",
-		"$(go env GOPATH)/bin/", dir+"/",
 	)
 	blocks := regexp.MustCompile("(?ms)^```console\n(.*?)^```").FindAllStringSubmatch(section, -1)
 	if len(blocks) != 2 {
@@ -42,7 +41,7 @@ func TestInstall(t *testing.T) {
 		installed := filepath.Join(dir, "bin", "ordergate")
 		_ = os.Remove(installed) // of the block before
 		cmd := exec.CommandContext(t.Context(), "sh", "-eux", "-c", replace.Replace(block[1]))
-		cmd.Dir, cmd.Env = bed.Root(), append(os.Environ(), "GOBIN="+dir)
+		cmd.Dir, cmd.Env = bed.Root(), append(os.Environ(), "GOBIN="+filepath.Join(dir, "bin"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", block[1], err, out)
 			continue

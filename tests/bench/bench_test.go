@@ -62,7 +62,7 @@ func TestFlags(t *testing.T) {
 
 // TestWorkers holds the no-op to what ordergate runs with.
 func TestWorkers(t *testing.T) {
-	files, err := filepath.Glob("../../cmd/sidecar/*.go")
+	files, err := filepath.Glob("../../cmd/internal/command/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +78,6 @@ func TestWorkers(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{strconv.Itoa(noopWorkers)}, found); diff != "" {
-		t.Errorf("cmd/sidecar's streamWorkers differs from noopWorkers (-here +there):\n%s", diff)
+		t.Errorf("ordergate's streamWorkers differs from noopWorkers (-here +there):\n%s", diff)
 	}
 }

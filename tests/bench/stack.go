@@ -22,7 +22,7 @@ const (
 	firstAbsent = 900_000_000_000
 )
 
-// noopWorkers is what cmd/sidecar gives its ext_authz server (streamWorkers).
+// noopWorkers is what cmd/internal/command gives its ext_authz server (streamWorkers).
 const noopWorkers = 128
 
 func orderPath(id int64) string { return fmt.Sprintf("/orders/%d", id) }

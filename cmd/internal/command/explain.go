@@ -1,0 +1,369 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// explanation is the result of explain. Its JSON always has all keys; a key without a value
+// is null. Bytes of the request outside visible ASCII are written \xNN.
+type explanation struct {
+	Method   string     `json:"method"`
+	Target   string     `json:"target"`
+	Rule     *string    `json:"rule"`
+	Mode     *string    `json:"mode"`
+	Enforced *bool      `json:"enforced"` // null: no rule decides
+	Share    *string    `json:"share"`    // why the rule's share has the request, or leaves it out; null: no share
+	Actions  []string   `json:"actions"`
+	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
+	RawID    *string    `json:"raw_id"`   // of the first ID found, without its parts
+	ID       *string    `json:"id"`       // canonical, with its parts
+	IDs      []string   `json:"ids"`      // all canonical IDs, if a list names several
+	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
+	LockKeys []string   `json:"lock_keys"`
+	LimitKey *string    `json:"limit_key"` // of the permit that the settlement also needs
+	OnceKey  *string    `json:"once_key"`  // of the lock of the request's key (once: by)
+	Forgets  []string   `json:"forgets"`   // the stored answers that the call deletes
+	Verdict  *string    `json:"verdict"`   // null: decided at run time
+	Status   *int       `json:"status"`    // null: the backend's status, or decided at run time
+	Reason   *string    `json:"reason"`    // why ordergate refuses the request
+	Because  string     `json:"because"`   // the explanation in words
+	Answers  *meanings  `json:"answers"`   // what the backend's answers mean; null: their status tells
+	Possible []possible `json:"possible"`
+
+	Near     []neighbour `json:"near"`      // rules that the request, which no rule guards, misses by one thing
+	Part     *string     `json:"part"`      // the part of the request that Reason names
+	PartText *string     `json:"part_text"` // the part; of a long one, the text around the byte
+	Offset   *int        `json:"offset"`    // of Byte or Piece in the part, in bytes
+	Byte     *string     `json:"byte"`      // the faulty byte; null: not a single byte
+	Piece    *string     `json:"piece"`     // the faulty text, if it is longer than a byte
+	Live     []lockState `json:"live"`      // null without --live
+	Table    *tableState `json:"table"`     // null without --live, and where no table is asked
+	column   int         // of Byte or Piece in PartText
+	settle   *config.Settle
+	grpc     bool // the request is a gRPC call
+	create   *config.Create
+
+	Stored     []answerState    `json:"stored"`     // null without --live
+	Conditions []conditionState `json:"conditions"` // null without --live
+	rule       *config.Rule
+	places     []gate.AnswerPlace // of stored answers
+	values     []string           // of the headers that conditions use
+}
+
+// found is an ID and its location in the request.
+type found struct {
+	Place string `json:"place"`
+	Raw   string `json:"raw"` // as sent, in visible ASCII
+
+	id     *order.ID
+	part   string
+	text   string // of the part
+	offset int    // of raw in text, in bytes
+	raw    string // as sent
+}
+
+func explainCommand(env *environment) *cobra.Command {
+	var headers []string
+	var data string
+	var asJSON, live bool
+	cmd := &cobra.Command{
+		Use:     "explain 'METHOD TARGET'",
+		Short:   "Explain the decision on a request",
+		Example: "  ordergate explain 'POST /orders/42/settle' -H 'content-type: application/json' -d '{}'",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := newExplainer(args, headers)
+			if err != nil {
+				return usageError{fmt.Errorf("explain: %w", err)}
+			}
+			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
+				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
+			}
+			uses := []string{"answer", "backend", "front_controllers", "locks", "rules"}
+			if live {
+				uses = append(uses, "redis")
+			}
+			c, err := env.loadPart(uses...)
+			if err != nil {
+				return err
+			}
+			e, err := q.explain(cmd.Context(), c)
+			if err != nil {
+				return usageError{fmt.Errorf("%s: %w", env.file, err)}
+			}
+			if live {
+				if err := e.readRedis(cmd.Context(), c); err != nil {
+					return err
+				}
+				if e.Table, err = lookUpTable(cmd.Context(), env, e); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return admin.WriteJSON(env.stdout, e)
+			}
+			return e.print(env.stdout)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "a header as 'name: value', any number of times; host is the authority")
+	cmd.Flags().StringVarP(&data, "data", "d", "", "the body as it is, @FILE, or @- for stdin; it brings no content-type")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, its answer is stored and its conditions hold, and the table of a create whether it has the order; changes nothing")
+	return cmd
+}
+
+// explainer is a request with the rules that apply to it.
+type explainer struct {
+	order.Request
+	headers order.HeaderList
+	rules   []order.Rule
+	table   *order.Table
+	gate    *gate.Gate
+}
+
+// newExplainer parses a request line and headers. It does not change the target.
+func newExplainer(args, headers []string) (*explainer, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))
+	}
+	q := &explainer{}
+	q.Method, q.Target, _ = strings.Cut(args[0], " ")
+	for _, version := range []string{" HTTP/1.0", " HTTP/1.1", " HTTP/2"} {
+		q.Target = strings.TrimSuffix(q.Target, version)
+	}
+	if !isToken(q.Method) || q.Target == "" {
+		return nil, fmt.Errorf("%q is not METHOD TARGET, as in 'POST /orders/42/settle'", args[0])
+	}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || !isToken(name) {
+			return nil, fmt.Errorf("-H %q is not 'name: value' (for the authority: 'host: ...')", h)
+		}
+		name, value = strings.ToLower(name), strings.Trim(value, " \t") // RFC 9110, 5.5
+		if name == "host" {
+			q.Host = value
+			continue
+		}
+		q.headers = append(q.headers, [2]string{name, value})
+	}
+	q.Header, q.BodyState = q.headers, order.BodyComplete
+	return q, nil
+}
+
+// isToken reports whether text is a valid method or header name (RFC 9110, 5.6.2).
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// maxData bounds the bytes read of a body. It exceeds the largest max_body, 1 MiB, so the
+// cut changes no verdict.
+const maxData = 1<<20 + 1
+
+func readData(stdin io.Reader, data string) ([]byte, error) {
+	path, isFile := strings.CutPrefix(data, "@")
+	switch {
+	case !isFile:
+		return []byte(data), nil
+	case path != "-":
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		stdin = f
+	}
+	return io.ReadAll(io.LimitReader(stdin, maxData))
+}
+
+// stubFilter is a filter without orders: it answers Unknown.
+type stubFilter struct{}
+
+func (stubFilter) MayContain(string) presence.Answer                       { return presence.Unknown }
+func (stubFilter) Query(context.Context, string) presence.Answer           { return presence.Unknown }
+func (stubFilter) Learn(context.Context, string) error                     { return errOnlyExplained }
+func (stubFilter) Followed() bool                                          { return false }
+func (stubFilter) CaughtUp(context.Context) bool                           { return false }
+func (stubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
+func (stubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
+
+// keyLocker returns the keys that the server would lock. It acquires no lock.
+type keyLocker struct{ locking.GateLocker }
+
+func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) {
+	return nil, errOnlyExplained
+}
+
+var errOnlyExplained = errors.New("nothing is done here, only explained")
+
+// stubRecorder is a gate.Recorder that records nothing.
+type stubRecorder struct{}
+
+func (stubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
+func (stubRecorder) Refused(int, order.Reason)                                   {}
+func (stubRecorder) Closed(int, gate.Outcome, bool)                              {}
+func (stubRecorder) Learned(int, error)                                          {}
+func (stubRecorder) Once(int, gate.OnceResult)                                   {}
+
+// policiesToExplain builds the policies of a configuration on stub filters and lockers. It
+// opens no connection.
+func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
+	filters := make(map[string]gate.Filter, len(c.Filters))
+	for name := range c.Filters {
+		filters[name] = stubFilter{}
+	}
+	locks := func(name string, r config.Rule) (gate.Locker, error) {
+		lock, use := locking.LockOf(c, name, r)
+		locker := locking.NewGateLocker(lock, r.MaxHold(), use.Observe)
+		if name == r.OrderLock() {
+			locker = locker.WithParts(c.PartOrder(&r))
+		}
+		return keyLocker{locker}, nil
+	}
+	policies := make([]gate.Policy, len(c.Rules))
+	for i, r := range c.Rules {
+		var err error
+		if policies[i], err = rules.Policy(r, c.PartOrder(&r), c.TokenSecret(&r), filters, locks); err != nil {
+			return nil, err
+		}
+	}
+	return policies, nil
+}
+
+// explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
+// It then finds the IDs, the lock keys and the part of the request behind the decision.
+func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
+	policies, err := policiesToExplain(c)
+	if err != nil {
+		return nil, err
+	}
+	if q.gate, err = gate.New(policies, stubRecorder{}, time.Now); err != nil {
+		return nil, err
+	}
+	for _, p := range policies {
+		q.rules = append(q.rules, p.Rule)
+	}
+	if q.table, err = order.NewTable(q.rules); err != nil {
+		return nil, err
+	}
+	e := &explanation{
+		Method: q.Method, Target: visible(q.Target),
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),
+	}
+	decision, m := q.gate.Screen(ctx, q.Request), q.table.Match(q.Request)
+	if m.Rule < 0 {
+		return e, q.explainUnmatched(e)
+	}
+	p := &policies[m.Rule]
+	e.rule = &c.Rules[m.Rule]
+	e.describeRule(e.rule)
+	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
+	p = e.share(q, p, &decision, m)
+	e.ids(q.find(&p.Rule), &p.Rule, m)
+	call := q.gate.Open(q.Request)
+	if decision.Reason == order.NoReason { // else its key, or its headers
+		decision.Reason, decision.Verdict = call.Decision.Reason, call.Decision.Verdict
+	}
+	if call.NeedsLock {
+		e.locks(&call, p)
+	}
+	if decision.Reason == order.NoReason {
+		e.explainUndecided(p, &call)
+		return e, nil
+	}
+	e.setVerdict(e.replyTo(p, &decision))
+	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
+	q.locateFault(e, p, decision.Reason, m)
+	return e, nil
+}
+
+// locks adds the locks that the call takes, and the stored answers that it looks for or deletes.
+func (e *explanation) locks(call *gate.Call, p *gate.Policy) {
+	e.places, e.values = call.AnswerPlaces(), call.ConditionHeaders()
+	e.LockKey, e.OnceKey, e.LimitKey = new(call.Key()), nilIf("", call.OnceKey()), nilIf("", call.LimitKey())
+	if p.Settle == nil {
+		return
+	}
+	for _, id := range e.IDs {
+		key := p.Settle.Lock.Key(id)
+		e.LockKeys = append(e.LockKeys, key)
+		if p.Settle.Once == nil {
+			continue
+		}
+		for _, name := range p.Settle.Once.Forget {
+			e.Forgets = append(e.Forgets, redislock.StoredKey(key, name))
+			e.places = append(e.places, gate.AnswerPlace{LockKey: key, Name: name})
+		}
+	}
+}
+
+// explainUnmatched explains a request that no rule guards. It names the rule that exempts
+// the request, if there is one.
+func (q *explainer) explainUnmatched(e *explanation) error {
+	e.setVerdict(possible{Verdict: gate.VerdictNone.String()})
+	e.Because = "no rule matches its method, host and path: the request goes on"
+	if q.Host == "" && slices.ContainsFunc(q.rules, func(r order.Rule) bool { return r.Host != "" }) {
+		e.Because += " (rules with match.host want -H 'host: ...')"
+	}
+	guarding := slices.Clone(q.rules)
+	for i := range guarding {
+		guarding[i].Pass = false
+	}
+	table, err := order.NewTable(guarding)
+	if err != nil {
+		return err
+	}
+	m := table.Match(q.Request)
+	matches := !m.Screening && m.Reason != order.PathNear && m.Reason != order.OtherMethod
+	if m.Rule >= 0 && q.rules[m.Rule].Pass && matches {
+		e.Rule = &q.rules[m.Rule].Name
+		e.Because = "the rule exempts it: the request goes on"
+		return nil
+	}
+	e.Near = q.neighbours()
+	return nil
+}
+
+func (e *explanation) describeRule(r *config.Rule) {
+	e.Rule, e.Mode, e.Answers = &r.Name, new(r.Mode.String()), meaningsOf(r.Answer)
+	for _, a := range []struct {
+		name string
+		has  bool
+	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil}} {
+		if a.has {
+			e.Actions = append(e.Actions, a.name)
+		}
+	}
+}
+
+func (e *explanation) ids(all []found, rule *order.Rule, m order.Match) {
+	e.Found = append(e.Found, all...)
+	if len(all) > 0 && roleOf(rule, all[0].id) == roleOrder {
+		e.RawID = &all[0].Raw
+	}
+	if m.Result == order.Named {
+		e.ID, e.IDs = &m.ID, []string{m.ID}
+		if len(m.Batch) > 0 {
+			e.IDs = m.Batch
+		}
+	}
+}

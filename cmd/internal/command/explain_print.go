@@ -1,0 +1,135 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+)
+
+// visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
+func visible(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; ' ' <= c && c < 0x7f {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return b.String()
+}
+
+// print writes one line for each known property, its name first.
+func (e *explanation) print(w io.Writer) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("request", "%s %s", e.Method, e.Target)
+	switch {
+	case e.Rule == nil:
+		line("rule", "none")
+	case e.Mode == nil:
+		line("rule", "%s (pass)", *e.Rule)
+	default:
+		line("rule", "%s (%s, %s)", *e.Rule, strings.Join(e.Actions, " and "), *e.Mode)
+	}
+	if e.Share != nil {
+		line("enforced", "%s: %s", map[bool]string{true: "yes", false: "no"}[*e.Enforced], *e.Share)
+	}
+	for _, f := range e.Found {
+		line("found", "%s in %s", f.Raw, f.Place)
+	}
+	if e.ID != nil {
+		line("order ID", "%s", strings.Join(e.IDs, ", "))
+	}
+	if e.OnceKey != nil {
+		line("once key", "%s", *e.OnceKey)
+	}
+	for _, key := range e.LockKeys {
+		line("lock key", "%s", key)
+	}
+	if e.LimitKey != nil {
+		line("limit key", "%s", *e.LimitKey)
+	}
+	for _, key := range e.Forgets {
+		line("forgets", "%s", key)
+	}
+	if e.Verdict != nil {
+		line("verdict", "%s", *e.Verdict)
+		line("status", "%s", e.Possible[0])
+	} else {
+		line("verdict", "decided at run time, one of:")
+		for _, p := range e.Possible {
+			line(p.Verdict, "%s, %s", p, *p.When)
+		}
+	}
+	if e.Reason == nil {
+		line("reason", "%s", e.Because)
+	} else {
+		line("reason", "%s: %s", *e.Reason, e.Because)
+	}
+	for _, n := range e.Near {
+		line("near", "%s, but %s", n.Rule, n.Text)
+	}
+	e.printFault(line)
+	e.Answers.print(line)
+	for _, l := range e.Live {
+		line("lock now", "%s", l)
+	}
+	for _, s := range e.Stored {
+		line("answer now", "%s", s)
+	}
+	for _, s := range e.Conditions {
+		line("condition", "%s", s)
+	}
+	if e.Table != nil {
+		line("table now", "%s", e.Table)
+	}
+	if e.Live != nil && len(e.Live)+len(e.Stored)+len(e.Conditions) == 0 && e.Table == nil {
+		line("lock now", "nothing to ask: this request takes no lock")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *explanation) printFault(line func(name, format string, args ...any)) {
+	if e.Part == nil {
+		return
+	}
+	if e.PartText != nil {
+		line(*e.Part, "%s", *e.PartText)
+	}
+	indent := strings.Repeat(" ", e.column)
+	switch {
+	case e.Byte != nil:
+		line("byte", "%s^ %s, offset %d", indent, *e.Byte, *e.Offset)
+	case e.Piece != nil:
+		line("piece", "%s^ %s, offset %d", indent, *e.Piece, *e.Offset)
+	case e.Offset != nil:
+		line("byte", "%s^ the end, offset %d", indent, *e.Offset)
+	default:
+		line("byte", "no single one")
+	}
+}
+
+// String describes the status that the client gets.
+func (p possible) String() string {
+	ours := ""
+	switch {
+	case p.GRPC != nil:
+		ours = fmt.Sprintf("gRPC %d %s", *p.GRPC, codes.Code(*p.GRPC))
+	case p.Enforced != nil:
+		ours = strconv.Itoa(*p.Enforced)
+	}
+	switch {
+	case p.Status != nil:
+		return ours
+	case p.Enforced != nil:
+		return fmt.Sprintf("the backend's (%s if it were enforced)", ours)
+	}
+	return "the backend's"
+}

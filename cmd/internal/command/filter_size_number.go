@@ -1,0 +1,83 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var errNoNumber = errors.New("not a number")
+
+// plainNumber matches a decimal number as YAML and Go write it, without a sign. Underscores
+// may separate digits.
+var plainNumber = regexp.MustCompile(`^([0-9](_?[0-9])*)?(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$`)
+
+// parseNumber reads a number such as 0.001, 2e8 or 200_000_000.
+func parseNumber(text string) (float64, error) {
+	if text == "" || !plainNumber.MatchString(text) {
+		return 0, errNoNumber
+	}
+	return strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+}
+
+// parseCount is parseNumber for whole numbers below 2^53.
+func parseCount(text string) (uint64, error) {
+	n, err := parseNumber(text)
+	if err != nil || n >= 1<<53 || n != float64(uint64(n)) {
+		return 0, errNoNumber
+	}
+	return uint64(n), nil
+}
+
+// byteUnits holds the units of sizes. Longer names come first, because parseBytes takes the
+// first unit that is a suffix.
+var byteUnits = [...]struct {
+	name  string
+	bytes float64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
+}
+
+// parseBytes reads a size such as 1.5GB, in bytes.
+func parseBytes(text string) (uint64, error) {
+	for _, unit := range byteUnits {
+		number, has := strings.CutSuffix(text, unit.name)
+		if !has {
+			continue
+		}
+		n, err := parseNumber(strings.TrimRight(number, " "))
+		if err != nil || n*unit.bytes >= 1<<53 {
+			return 0, errNoNumber
+		}
+		return uint64(n * unit.bytes), nil
+	}
+	return 0, errNoNumber
+}
+
+// sizeText formats a size in the largest decimal unit (kB to TB) that it reaches.
+func sizeText(bytes uint64) string {
+	for _, unit := range byteUnits {
+		if n := float64(bytes) / unit.bytes; n >= 0.99995 && !strings.Contains(unit.name, "i") {
+			if unit.bytes == 1 {
+				break
+			}
+			return fmt.Sprintf("%.1f %s", n, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+// percent formats a share, 0 to 1, as a percentage with three significant digits.
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
+
+// grouped formats a number with a comma before each three digits.
+func grouped(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}

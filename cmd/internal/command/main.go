@@ -1,0 +1,50 @@
+// Package command has the commands of ordergate. It reads the configuration, builds the engine
+// and the servers, and serves until a signal stops it. Other packages make the decisions.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2 // wrong usage or configuration
+)
+
+// Main executes the process's command line and exits. releaseVersion "" stands for the version that
+// the Go toolchain knows.
+func Main(releaseVersion string) {
+	version = releaseVersion
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns its exit code. It prints errors to
+// stderr, one per line.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	cmd := newCommand(stdout, stderr, getenv)
+	cmd.SetArgs(append([]string{}, args...)) // for nil, cobra uses os.Args
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(stderr, err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// usageError is the error of an invalid command line or configuration.
+type usageError struct{ error }
