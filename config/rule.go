@@ -111,7 +111,9 @@ type ID struct {
 	JSONType string `mapstructure:"json_type"` // with json; default any
 	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
 	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
-	MaxBody  int    `mapstructure:"max_body"`  // bytes, 1 to 1,048,576, with json and form; default 65,536
+	// Separator is ",", ";" or "|" where the IDs of a list are one text, with it between them.
+	Separator string `mapstructure:"separator"`
+	MaxBody   int    `mapstructure:"max_body"` // bytes, 1 to 1,048,576, with json and form; default 65,536
 
 	Format    string `mapstructure:"format"`     // default digits
 	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1

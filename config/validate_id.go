@@ -145,6 +145,7 @@ func (v *validator) bodyOptions(path string, id ID, create bool) {
 	v.option(path, "json_type", id.JSONType != "", json, "json")
 	v.option(path, "list", id.List, json, "json")
 	v.option(path, "max_list", id.MaxList != 0, id.List || v.discarded[path+".list"], "list")
+	v.option(path, "separator", id.Separator != "", id.List || v.discarded[path+".list"], "list")
 	v.option(path, "max_body", id.MaxBody != 0, json || form, "json and form")
 	if id.JSON != "" {
 		v.choice(path+".json_type", id.JSONType, JSONAny, JSONString, JSONNumber)
@@ -154,6 +155,9 @@ func (v *validator) bodyOptions(path string, id ID, create bool) {
 	}
 	if id.List {
 		between(v, path+".max_list", id.MaxList, 1, maxIDList)
+		if id.Separator != "" || v.given(path+".separator") {
+			v.choice(path+".separator", id.Separator, ",", ";", "|")
+		}
 	}
 	if id.JSON != "" || id.Form != "" {
 		between(v, path+".max_body", id.MaxBody, 1, maxIDBody)

@@ -20,7 +20,7 @@ func TestIDs(t *testing.T) {
 		want           []string // without "rules[0].id"
 	}{
 		{"no place", lookupID, `{}`, []string{`: does not name the ID's location: give exactly one of path, query, header, json, form, cookie`}},
-		{"a place that is unknown", lookupID, `{body: id}`, []string{`.body: unknown key: known here are cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, time`}},
+		{"a place that is unknown", lookupID, `{body: id}`, []string{`.body: unknown key: known here are cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`}},
 		{"no list", lookupID, `[]`, []string{`: is empty: name the ID's location, or remove it in a rule with create`}},
 		{"no list in a create", createID, `[]`, []string{`: is empty: name the ID's location, or remove it in a rule with create`}},
 		{"two places for the ID", lookupID, `{path: id, header: x-id}`, []string{`: has path and header: give exactly one of path, query, header, json, form, cookie`}},
@@ -77,6 +77,9 @@ func TestIDs(t *testing.T) {
 		{"unknown JSON type", lookupID, `{json: id, json_type: int}`, []string{`.json_type: "int" is not one of any, string, number`}},
 		{"JSON type elsewhere", lookupID, `{form: id, json_type: any}`, []string{`.json_type: is for json only: set it, or remove this`}},
 		{"list", lookupID, `{json: ids, list: true, max_list: 1}`, nil},
+		{"list in a text", lookupID, `{json: ids, list: true, separator: ","}`, nil},
+		{"separator of no list", lookupID, `{json: ids, separator: ","}`, []string{`.separator: is for list only: set it, or remove this`}},
+		{"odd separator", lookupID, `{json: ids, list: true, separator: "-"}`, []string{`.separator: "-" is not one of ,, ;, |`}},
 		{"list elsewhere", lookupID, `{form: ids, list: true}`, []string{`.list: is for json only: set it, or remove this`}},
 		{"list in a create", createID, `{json: ids, list: true}`, []string{`.list: is for lookup and settle only: a create makes one order`}},
 		{"no list in it", lookupID, `{json: ids, list: true, max_list: 0}`, []string{`.max_list: 0 is out of range: 1 to 1000 are allowed`}},

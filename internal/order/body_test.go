@@ -178,6 +178,45 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// TestBatchInText reads the IDs of a list that is one text.
+func TestBatchInText(t *testing.T) {
+	table, err := NewTable([]Rule{{
+		Name: "batch", Methods: []string{"POST"}, Path: "/batch",
+		IDs: []ID{{In: InJSON, Members: []string{"ids"}, List: true, Separator: ",", MaxList: 3, MaxBody: 1000, Format: digits}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		body string
+		want string // the IDs
+		why  Reason
+	}{
+		{`{"ids":"44,42,43"}`, "42 43 44", NoReason},
+		{`{"ids":"42"}`, "42", NoReason},
+		{`{"ids":42}`, "42", NoReason},
+		{`{"ids":""}`, "", MalformedID},
+		{`{"ids":"42,"}`, "", MalformedID},
+		{`{"ids":"42, 43"}`, "", MalformedID},
+		{`{"ids":"42\u002c43"}`, "", MalformedID},
+		{`{"ids":"42,42"}`, "", RepeatedInList},
+		{`{"ids":"1,2,3,4"}`, "", MalformedID},
+		{`{"ids":[1,2]}`, "", MalformedID},
+	} {
+		m := table.Match(Request{
+			Method: "POST", Target: "/batch", Header: HeaderList{{"content-type", typeJSON}},
+			Body: []byte(tt.body), BodyState: BodyComplete,
+		})
+		got := strings.Join(m.Batch, " ")
+		if got == "" {
+			got = m.ID
+		}
+		if got != tt.want || m.Reason != tt.why || (m.Result == Named) != (tt.why == NoReason) {
+			t.Errorf("%s: %+v", tt.body, m)
+		}
+	}
+}
+
 // FuzzBody checks that any body gets an answer, and that an ID stands in it.
 func FuzzBody(f *testing.F) {
 	f.Add("/json", typeJSON, `{"order":{"id":42}}`)

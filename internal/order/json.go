@@ -258,6 +258,18 @@ func (d *jsonReader) readScalar(id *ID, malformed Reason) (string, error) {
 }
 
 func (d *jsonReader) readList(id *ID) error {
+	if id.Separator != "" {
+		text, err := d.readScalar(id, MalformedID)
+		if err != nil {
+			return err
+		}
+		for text := range strings.SplitSeq(text, id.Separator) {
+			if err := d.addToList(id, text); err != nil {
+				return err
+			}
+		}
+		return d.sortList()
+	}
 	t, err := d.dec.ReadToken()
 	if err != nil {
 		return err
@@ -270,18 +282,32 @@ func (d *jsonReader) readList(id *ID) error {
 		if err != nil {
 			return err
 		}
-		canonical, ok := id.Format.Canonical(text)
-		if !ok || len(d.m.Batch) == id.MaxList {
-			return d.refuse(MalformedID)
+		if err := d.addToList(id, text); err != nil {
+			return err
 		}
-		d.m.Batch = append(d.m.Batch, canonical)
 	}
+	if err := d.sortList(); err != nil {
+		return err
+	}
+	_, err = d.dec.ReadToken()
+	return err
+}
+
+func (d *jsonReader) addToList(id *ID, text string) error {
+	canonical, ok := id.Format.Canonical(text)
+	if !ok || len(d.m.Batch) == id.MaxList {
+		return d.refuse(MalformedID)
+	}
+	d.m.Batch = append(d.m.Batch, canonical)
+	return nil
+}
+
+func (d *jsonReader) sortList() error {
 	slices.Sort(d.m.Batch)
 	for i := 1; i < len(d.m.Batch); i++ {
 		if d.m.Batch[i] == d.m.Batch[i-1] {
 			return d.refuse(RepeatedInList)
 		}
 	}
-	_, err = d.dec.ReadToken()
-	return err
+	return nil
 }

@@ -65,8 +65,10 @@ type ID struct {
 	JSONType JSONType
 	List     bool // InJSON: an array of IDs, each of them an order
 	MaxList  int  // the largest number of IDs
-	MaxBody  int  // InForm, InJSON: bytes
-	Format   Format
+	// Separator is between the IDs of a list that is one text. "": the list is an array.
+	Separator string
+	MaxBody   int // InForm, InJSON: bytes
+	Format    Format
 }
 
 // JSONType restricts how an ID is written in JSON.

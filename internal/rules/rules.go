@@ -199,7 +199,7 @@ func orderID(c config.ID) (id order.ID, placed bool, err error) {
 
 // located returns an ID without its format; false: it is only in the backend's answer.
 func located(c config.ID) (id order.ID, placed bool) {
-	id.MaxBody, id.List, id.MaxList = c.MaxBody, c.List, c.MaxList
+	id.MaxBody, id.List, id.MaxList, id.Separator = c.MaxBody, c.List, c.MaxList, c.Separator
 	switch {
 	case c.Path != "":
 		id.In, id.Name = order.InPath, c.Path

@@ -134,6 +134,15 @@ func jsonIDs(body []byte, id *order.ID) iter.Seq2[int, string] {
 			if v.Kind() == '"' {
 				v, offset = v[1:len(v)-1], offset+1
 			}
+			if id.Separator != "" {
+				for text := range strings.SplitSeq(string(v), id.Separator) {
+					if !yield(offset, text) {
+						return
+					}
+					offset += len(text) + len(id.Separator)
+				}
+				return
+			}
 			if !yield(offset, string(v)) || !id.List {
 				return
 			}

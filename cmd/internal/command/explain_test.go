@@ -53,6 +53,10 @@ rules:
     match: {methods: [POST], path: /batch}
     id: {json: order.ids, list: true, max_list: 3}
     settle: {lock: settlement}
+  - name: text-batch
+    match: {methods: [POST], path: /text-batch}
+    id: {json: ids, list: true, separator: ","}
+    settle: {lock: settlement}
   - name: watched
     match: {methods: [POST], path: "/watched/{id}"}
     id: {path: id, format: uuid}
@@ -188,6 +192,13 @@ found        1 in JSON member order.ids
 order ID     1, 22
 lock key     order:lock:1
 lock key     order:lock:22`},
+		{"list in a text", []string{"POST /text-batch", "-H", jsonType, "-d", `{"ids":"22,1"}`}, `
+found        22 in JSON member ids
+found        1 in JSON member ids
+order ID     1, 22`},
+		{"malformed in a text", []string{"POST /text-batch", "-H", jsonType, "-d", `{"ids":"1, 2"}`}, `
+body         {"ids":"1, 2"}
+byte                   ^ 0x20 ' ', offset 10`},
 
 		{"limit", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":"7"}`}, `
 found        42 in path segment {id}
