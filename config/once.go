@@ -28,7 +28,9 @@ type Once struct {
 	// target or body: "body", or "none". Default body with an idempotency-key, otherwise none.
 	Fingerprint string        `mapstructure:"fingerprint"`
 	Keep        time.Duration `mapstructure:"keep"` // 1s to 8760h (a year), default 24h
-	For         time.Duration `mapstructure:"for"`  // another name of keep
+	// For is another name of keep, with By. With settle.by it is how long after the answer an equal
+	// request is a repeat: 0s to 1h, default 5s.
+	For time.Duration `mapstructure:"for"`
 
 	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
 	// "404". Default 2xx; with By also 4xx, except 401, 403, 406, 407, 408, 409, 425 and 429.
@@ -92,9 +94,13 @@ const OnceAnswer = "answer"
 // follow.
 const OnceKeyPrefix = "ordergate:once:"
 
-// onceMeanwhile is how long the answer of a settlement with settle.by is stored. A call that waited
-// for this one to end asks for it within a few seconds.
+// onceMeanwhile is how much longer than For the answer of a settlement with settle.by is stored. A
+// call that waited for this one to end asks for it within a few seconds.
 const onceMeanwhile = time.Minute
+
+// onceFor is the default of For with settle.by. The last of many requests at once arrives within it,
+// and a person needs longer for another order.
+const onceFor = 5 * time.Second
 
 const (
 	maxOnceBody = 1 << 20
@@ -197,7 +203,8 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 		o.Keep = o.For
 	}
 	if r.IsBy() && !byKey {
-		o.Fingerprint, o.Keep, o.Scope = FingerprintBody, onceMeanwhile, OnceParts{}
+		fill(doc, path+".for", &o.For, onceFor)
+		o.Fingerprint, o.Keep, o.Scope = FingerprintBody, o.For+onceMeanwhile, OnceParts{}
 	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
 	statuses, fingerprint := []OnceStatus{"2xx"}, FingerprintNone
@@ -292,11 +299,15 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		set bool
 	}{{"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
 		{"in_use", o.InUse.isSet()}, {"missing", o.Missing.isSet()}, {"unavailable", o.Unavailable.isSet()}, {"for", o.For != 0}} {
+		if only.key == "for" && r.IsBy() {
+			continue
+		}
 		if at := join(path, only.key); only.set || v.given(at) {
 			v.reject(at, "is for once with by: remove it")
 		}
 	}
 	if r.IsBy() {
+		between(v, path+".for", o.For, 0, time.Hour)
 		v.onceOfTokens(path)
 	}
 	if v.given(path+".forget") || len(o.Forget) > 0 {

@@ -19,6 +19,8 @@ func TestSettleBy(t *testing.T) {
 		want       []string
 	}{
 		{"good", rule("{lock: session, by: [{cookie: SID}, {header: X-Tenant}], once: {}}", ""), nil},
+		{"repeats", rule("{lock: session, by: [{cookie: SID}], once: {for: 0s}}", ""), nil},
+		{"repeats for too long", rule("{lock: session, by: [{cookie: SID}], once: {for: 61m}}", ""), []string{"rules[0].settle.once.for: 1h1m is out of range: 0s to 1h are allowed"}},
 		{"empty", rule("{lock: session, by: []}", ""), []string{"rules[0].id: does not name", "rules[0].settle.by: is empty"}},
 		{"no place", rule("{lock: session, by: [{}]}", ""), []string{"rules[0].settle.by[0]: names no place"}},
 		{"two places in one", rule("{lock: session, by: [{cookie: a, query: b}]}", ""), []string{"rules[0].settle.by[0]: has query and cookie"}},
@@ -49,7 +51,7 @@ func TestSettleBy(t *testing.T) {
 	if l := c.Locks["session"]; l.KeepFence != 30*time.Second || !l.OfTokens() || c.Rules[0].Settle.By[0].Header != "x-sid" {
 		t.Errorf("lock %+v, by %+v", l, c.Rules[0].Settle.By)
 	}
-	if o := c.Rules[0].Settle.Once; o.Keep != time.Minute || o.Fingerprint != FingerprintBody || len(o.Scope) != 0 {
+	if o := c.Rules[0].Settle.Once; o.For != 5*time.Second || o.Keep != 65*time.Second || o.Fingerprint != FingerprintBody || len(o.Scope) != 0 {
 		t.Errorf("once %+v", o)
 	}
 }

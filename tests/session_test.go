@@ -20,7 +20,10 @@ func TestSettleBySession(t *testing.T) {
 		return strings.Replace(shortLease(yaml), "\nlocks:\n", "\nlocks:\n  session: {key: \"session:lock:{id}\", wait: {up_to: 10s}, secret_file: "+secret+"}\n", 1) + `
   - name: confirm
     match: {methods: [POST], path: /confirm}
-    settle: {lock: session, by: [{cookie: OCSESSID}], once: {}}
+    settle: {lock: session, by: [{cookie: OCSESSID}], once: {for: 2s}}
+  - name: turn
+    match: {methods: [POST], path: /turn}
+    settle: {lock: session, by: [{cookie: OCSESSID}], once: {for: 0s}}
   - name: tenant-confirm
     match: {methods: [POST], path: /tenant/confirm}
     settle: {lock: session, by: [{cookie: OCSESSID}, {header: x-tenant}]}
@@ -32,9 +35,13 @@ func TestSettleBySession(t *testing.T) {
 
 	t.Run("one after the other", func(t *testing.T) {
 		for i := range 10 {
-			both[i%2].must("POST", "/confirm", "", "Cookie", "OCSESSID="+session).want(t, 200, "")
+			both[i%2].must("POST", "/turn", "", "Cookie", "OCSESSID="+session).want(t, 200, "")
 		}
-		p.wantPaid(t, "/confirm", 10)
+		p.wantPaid(t, "/turn", 10)
+	})
+	t.Run("a failure is not repeated", func(t *testing.T) {
+		both[0].must("POST", "/confirm?status=500", "", "Cookie", "OCSESSID="+session).want(t, 500, "")
+		both[1].must("POST", "/confirm?status=500", "", "Cookie", "OCSESSID="+session).want(t, 500, "")
 	})
 	t.Run("at once", func(t *testing.T) {
 		for round := range 3 {
@@ -60,9 +67,21 @@ func TestSettleBySession(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			answered := time.Now()
 			if first.Load() != 1 || replayed.Load() != 39 || p.paid("/confirm") != before+1 {
 				t.Errorf("round %d: %d first, %d replayed, %d others", round, first.Load(), replayed.Load(), other.Load())
 			}
+			// What comes later is a repeat for 2 seconds, and then the next order's.
+			for i := 0; p.paid("/confirm") == before+1; i++ {
+				both[i%2].must("POST", "/confirm?for=500ms", "", "Cookie", "OCSESSID="+session, "Host", "shop.example")
+				if t.Failed() || time.Since(answered) > 10*time.Second {
+					t.Fatalf("round %d: the next order was not confirmed", round)
+				}
+			}
+			if took := time.Since(answered) - 500*time.Millisecond; took < 1500*time.Millisecond {
+				t.Errorf("round %d: the next order's confirmation ran after %v", round, took)
+			}
+			time.Sleep(2 * time.Second) // the next round is another order's
 		}
 	})
 	t.Run("another request waits and runs", func(t *testing.T) {
@@ -95,7 +114,7 @@ func TestSettleBySession(t *testing.T) {
 				t.Errorf("%s shows the session", key)
 			}
 			if strings.Contains(key, "session:lock:") && !strings.Contains(key, "ordergate/probe") {
-				if ttl := s.redis.PTTL(t.Context(), key).Val(); ttl == -1 || ttl > time.Minute { // the lock may be gone by now
+				if ttl := s.redis.PTTL(t.Context(), key).Val(); ttl == -1 || ttl > 90*time.Second { // the lock may be gone by now
 					t.Errorf("%s stays for %v", key, ttl)
 				}
 				fences++

@@ -79,8 +79,9 @@ type LockRequest struct {
 	PresentedLease string   // the owner of a lease that this call may enter again; "": none
 	Purpose        string   // for an operator who inspects the lock
 	Stored         string   // the name of stored answers to look for before the lock is taken; "": none
-	Meanwhile      bool     // only an answer that was stored after Acquire began counts
-	Client         string   // the caller's address, or its network; "": unknown
+	Meanwhile      bool     // only an answer counts that was stored at most For before Acquire began
+	For            time.Duration
+	Client         string // the caller's address, or its network; "": unknown
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is

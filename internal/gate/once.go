@@ -28,8 +28,10 @@ type Once struct {
 	Keep time.Duration // of a stored answer
 
 	// Meanwhile gives a stored answer only to equal requests that came before it was stored, and
-	// waited. For any other, the answer says nothing: it may be about another order.
+	// waited, or at most For later. For any other, the answer says nothing: it may be about another
+	// order.
 	Meanwhile bool
+	For       time.Duration
 
 	Stores  func(status int) bool // whether an answer of this status is stored
 	MaxBody int                   // the largest stored body, in bytes

@@ -97,7 +97,8 @@ func (c *Call) prepareLocks(m order.Match, req order.Request) {
 	}
 	why := c.prepareOnce(m, req)
 	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
-		c.lockRequest.Stored, c.lockRequest.Meanwhile = c.storedName(c.once.order), c.once.order.Meanwhile
+		once := c.once.order
+		c.lockRequest.Stored, c.lockRequest.Meanwhile, c.lockRequest.For = c.storedName(once), once.Meanwhile, once.For
 	}
 	if why == order.NoReason {
 		why = c.prepareConditions(req.Header)

@@ -14,7 +14,7 @@ func (c *Call) Possible(named bool) (list []Verdict) {
 	if c.once != nil {
 		c.once.both(func(o *Once) {
 			if len(o.Forget) == 0 {
-				looks, compares = true, compares || o.Fingerprint || o.Key != nil // its host and order are compared
+				looks, compares = true, compares || o.Fingerprint && !o.Meanwhile || o.Key != nil // its host and order are compared
 			}
 		})
 	}

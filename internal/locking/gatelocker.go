@@ -134,7 +134,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 func (g GateLocker) options(request gate.LockRequest, start time.Time) []redislock.AcquireOption {
 	stored := redislock.Stored(request.Stored)
 	if request.Meanwhile {
-		stored = redislock.StoredSince(request.Stored, start)
+		stored = redislock.StoredSince(request.Stored, start.Add(-request.For))
 	}
 	return []redislock.AcquireOption{
 		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose), stored,

@@ -100,7 +100,7 @@ func settle(r config.Rule, parts []string, locks LocksOf) (*gate.Settle, error) 
 	}
 	if o, _ := r.ByOrder(); o != nil {
 		s.Once = once(o)
-		s.Once.Meanwhile = r.IsBy()
+		s.Once.Meanwhile, s.Once.For = r.IsBy(), o.For
 	}
 	return s, nil
 }

@@ -44,14 +44,11 @@ func Stored(name string) AcquireOption { return AcquireOption{stored: name} }
 
 // StoredSince is Stored for answers that say nothing to later callers: only one that was stored
 // after this time counts. The lease's own answer replaces an older one. A caller that takes the
-// lock must have begun after the call before it has passed its answer on. Such answers are kept
-// for [KeptSince]. A call within a lease looks for none.
+// lock must have begun after the call before it has passed its answer on. A call within a lease
+// looks for none.
 func StoredSince(name string, since time.Time) AcquireOption {
 	return AcquireOption{stored: name, since: since}
 }
-
-// KeptSince is how long an answer for [StoredSince] is kept.
-const KeptSince = time.Minute
 
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
 func StoredKey(key, name string) string { return after(key, storedSuffix+":"+name) }
@@ -78,7 +75,7 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	}
 	script := l.locker.scripts.store
 	if l.meanwhile {
-		script, keep = l.locker.scripts.storeSince, KeptSince
+		script = l.locker.scripts.storeSince
 	}
 	l.onRelease(&storing{
 		script: script, names: []string{name},

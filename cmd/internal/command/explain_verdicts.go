@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/ordergate/ordergate/internal/gate"
@@ -46,6 +47,8 @@ func (e *explanation) conditionOf(p *gate.Policy, v gate.Verdict) string {
 		return conditionsWithLimit[v]
 	case e.dedups(p) && conditionsWithDedup[v] != "":
 		return conditionsWithDedup[v]
+	case v == gate.VerdictReplayed && e.rule.IsBy():
+		return fmt.Sprintf("if an equal request gets its answer while this one waits, or got it less than %v ago", e.rule.Settle.Once.For)
 	}
 	return conditions[v]
 }

@@ -9,7 +9,7 @@ import (
 const verdictRules = `
 redis: {addresses: ['127.0.0.1:1']}
 filters: {orders: {}}
-locks: {settlement: {}}
+locks: {settlement: {}, session: {key: "session:{id}"}}
 rules:
   - name: settle
     match: {methods: [POST], path: "/orders/{id}/settle"}
@@ -29,6 +29,9 @@ rules:
     id: {path: id}
     settle: {lock: settlement, once: {}}
     mode: observe
+  - name: session
+    match: {methods: [POST], path: /session}
+    settle: {lock: session, by: [{cookie: SID}], once: {}}
   - name: payment
     match: {methods: [POST], path: /payments}
     once: {by: idempotency-key, required: true, scope: [{header: x-tenant}]}
@@ -77,6 +80,7 @@ func TestExplainVerdicts(t *testing.T) {
 		{"POST /compared/1", nil, "busy unavailable overloaded acquired replayed duplicate mismatch not_ready"},
 		{"POST /orders/1/undo", nil, "busy unavailable overloaded acquired"},
 		{"POST /watched/1", []string{grpc}, "busy unavailable overloaded acquired replayed duplicate"},
+		{"POST /session", []string{"cookie: SID=a"}, "busy unavailable overloaded acquired replayed duplicate"},
 		{"POST /payments", []string{key}, "unavailable acquired replayed duplicate mismatch in_use"},
 		{"POST /payments", []string{key, grpc}, "unavailable acquired replayed duplicate mismatch in_use"},
 		{"POST /notes", []string{"x-user: u"}, "unavailable acquired replayed duplicate mismatch in_use"},
