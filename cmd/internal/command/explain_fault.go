@@ -179,6 +179,8 @@ func (q *explainer) locateFault(e *explanation, p *gate.Policy, reason order.Rea
 	switch reason {
 	case order.MissingID:
 		e.Because += lookedFor(q.rules[m.Rule].IDs...)
+	case order.OtherMethod:
+		e.Because += ": a rule of its own, or match.other_methods: pass, lets it through"
 	case order.MissingLimit:
 		e.Because += lookedFor(*q.rules[m.Rule].Limit)
 	case order.MissingPart:

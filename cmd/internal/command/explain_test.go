@@ -245,7 +245,7 @@ reason       path_near: the path may be read as one that a rule guards
 path         //orders/42/settle
 byte          ^ 0x2f '/', offset 1`},
 		{"other method", []string{"DELETE /orders/42/settle"}, `
-reason       other_method: the path is guarded under another method
+reason       other_method: the path is guarded under another method: a rule of its own, or match.other_methods: pass, lets it through
 method       DELETE
 byte         no single one`},
 		{"query separator", []string{"GET /orders/42?a;b"}, "query        a;b\nbyte          ^ 0x3b ';', offset 1"},
