@@ -389,14 +389,20 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 // can be stored. It is the default of max_body.
 const minReadBody = 64 << 10
 
-// check returns whether and why not the answer is stored by one of the two. Of an answer that is
+// check returns whether the answer is stored by one of the two, and a reason for the log if it is
+// not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that.
 func (o *onceCall) check(once *Once) (OnceResult, string) {
+	// Of an answer whose body is too large to be read, or encoded, the meaning is not certain.
+	whole := len(o.body) == o.size && !o.encoded
+	means := o.readings.means(o.body, whole)
 	switch {
 	case o.grpcFailed:
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
-	case o.hasFailed():
-		return OnceStatus, "the rule's answer says that nothing was done: the same call will reach the backend"
+	case means.failed():
+		return OnceStatus, ""
+	case o.saysDone && whole && means != MeansDone:
+		return OnceStatus, "the rule's answer does not say that it is done: the same call will reach the backend"
 	case !once.Stores(o.status):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
 	case len(once.Forget) > 0:
@@ -407,14 +413,6 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
 	}
 	return OnceStored, ""
-}
-
-// hasFailed reports whether the answer says that nothing was done. Of an answer whose body is too
-// large to be read, or encoded, that is not certain.
-func (o *onceCall) hasFailed() bool {
-	whole := len(o.body) == o.size && !o.encoded
-	means := o.readings.means(o.body, whole)
-	return means.failed() || o.saysDone && whole && means != MeansDone
 }
 
 // storedHeaders returns the headers that one of the two stores.
