@@ -138,6 +138,7 @@ func testErrors(t *testing.T, s *server) {
 	)
 	s.user(t, "clerk", "GRANT SELECT ON {schema}err TO {user}")
 	s.user(t, "half", "GRANT SELECT (id) ON {schema}err TO {user}")
+	s.user(t, "stranger")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +157,7 @@ func testErrors(t *testing.T, s *server) {
 		{"no such schema", func(o *TableOptions) { o.Table = "none.err" }, []string{"table none.err", ""}},
 		{"no such ID column", func(o *TableOptions) { o.IDColumn = "ordr_id" }, []string{"table err", "columns ordr_id and id", "ordr_id"}},
 		{"no such cursor column", func(o *TableOptions) { o.CursorColumn = "idd" }, []string{"columns order_id and idd", "idd"}},
+		{"no right to anything", func(o *TableOptions) { o.DSN = s.dsnOf(t, "stranger", "stranger") }, []string{"denied", "the user needs: GRANT SELECT ON "}},
 		{"no right to the table", func(o *TableOptions) { o.DSN, o.Table = s.dsnOf(t, "clerk", "clerk"), "secrets" }, []string{"table secrets", "denied", "the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`secrets`", Postgres: `"secrets"`}[s.kind]}},
 		{"no right to a column", func(o *TableOptions) { o.DSN = s.dsnOf(t, "half", "half") }, []string{"table err", "denied", "the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`err`", Postgres: `"err"`}[s.kind]}},
 		{"no exact cursor", func(o *TableOptions) { o.CursorColumn = "f" }, []string{"cursor column f is of type double", "has no "}},

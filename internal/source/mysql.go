@@ -223,6 +223,8 @@ func mysqlError(ctx context.Context, err error) error {
 		switch e.Number {
 		case mysqlDenied:
 			return fmt.Errorf("the server refuses the user or the password: %w", oneLine(err))
+		case mysqlDatabaseDenied:
+			return fmt.Errorf("%w; if the database exists, the user needs: GRANT SELECT ON the table", oneLine(err))
 		case mysqlTooManyConnections:
 			return fmt.Errorf("the server has no connection to spare: %w", oneLine(err))
 		case mysqlTimedOut, mysqlMariaDBTimedOut:
