@@ -116,11 +116,12 @@ func hasPair(query, name, value string) bool {
 	}
 }
 
-// continues reports whether a value may be one of the selector's with more segments. Where the last
-// one of at least three names a method of a class, routers such as OpenCart 3's ignore what follows.
+// continues reports whether a value may be one of a guarding selector's with more segments: OpenCart 3
+// ignores what follows the method of a class, and Yii 1 reads parameters from it. No router runs code
+// by one segment and ignores the rest.
 func (s *selector) continues(value string) bool {
 	value = decodeName(value)
-	return s.continuesAs(value) || s.continuesAs(inASCII(value))
+	return s.guards && (s.continuesAs(value) || s.continuesAs(inASCII(value)))
 }
 
 func (s *selector) continuesAs(value string) bool {
@@ -135,7 +136,7 @@ func (s *selector) continuesAs(value string) bool {
 			continue
 		}
 		folded += segment
-		if segments++; segments >= 3 && slices.Contains(s.near, withoutIndex(folded)) {
+		if segments++; segments >= 2 && slices.Contains(s.near, withoutIndex(folded)) {
 			return true
 		}
 	}

@@ -19,14 +19,20 @@ func TestContinuedRoutes(t *testing.T) {
 		{"continued, with segments that are dropped", "POST", "/index.php?route=payment//-/cod/+/confirm/x", nil, "", "parameter_alias"},
 		{"in a form", "POST", "/index.php", formed, "route=payment/cod/confirm/x", "parameter_alias"},
 		{"another method", "POST", "/index.php?route=payment/cod/confirmation/x", nil, "", ""},
-		{"another method of a shorter route", "POST", "/index.php?route=checkout/confirm/address", nil, "", ""},
+		{"a shorter route, continued by a parameter of Yii 1", "POST", "/index.php?route=checkout/confirm/id/42", nil, "", "parameter_alias"},
+		{"a shorter route, in other letters", "POST", "/index.php?route=Checkout//confirm/x", nil, "", "parameter_alias"},
+		{"another page of its folder", "POST", "/index.php?route=checkout/confirmation/id/42", nil, "", ""},
+		{"an exempt route", "POST", "/index.php?route=checkout/cart", nil, "", ""},
+		{"another page below an exempt route", "POST", "/index.php?route=checkout/cart/add", nil, "", ""},
+		{"a page of one word", "POST", "/index.php?route=wishlist/add", nil, "", ""},
 		{"a rule of its own", "POST", "/index.php?route=payment/cod/confirm/later", nil, "", ""},
 		{"that one in other letters", "POST", "/index.php?route=payment/cod/confirm/Later", nil, "", "parameter_alias"},
 	} {
 		for _, b := range []Backend{Strict, PHP} {
 			route := func(values ...string) map[string][]string { return map[string][]string{"route": values} }
 			table, err := NewTable([]Rule{
-				{Name: "confirm", Methods: []string{"POST"}, Path: "/index.php", Query: route("payment/cod/confirm", "checkout/confirm"), Backend: b},
+				{Name: "confirm", Methods: []string{"POST"}, Path: "/index.php", Query: route("payment/cod/confirm", "checkout/confirm", "wishlist"), Backend: b},
+				{Name: "cart", Methods: []string{"POST"}, Path: "/index.php", Query: route("checkout/cart"), Pass: true, Backend: b},
 				{Name: "later", Methods: []string{"POST"}, Path: "/index.php", Query: route("payment/cod/confirm/later"), Pass: true, Backend: b},
 			})
 			if err != nil {
