@@ -147,7 +147,7 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	if attached != gate.AttachedAsFarAsKnown {
 		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name, attached)
 	}
-	if seal {
+	if seal || gate.IsSealed(req.Target) { // ext_proc refuses what a client has sealed
 		return reply.withPath(s.seal.Hide(req.Method, req.Target))
 	}
 	return reply, nil

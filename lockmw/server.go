@@ -195,7 +195,7 @@ func (s *Server) reveal(ctx context.Context, req *order.Request) (ok bool) {
 		s.opts.RenewSeal(ctx)
 		target, ok = s.opts.Seal.Reveal(req.Method, req.Target)
 	}
-	if !ok {
+	if !ok || gate.IsSealed(target) {
 		s.log.Debug("refused a request whose path ext_authz has not sealed, or with the key of an ordergate that has another Redis")
 		return false
 	}

@@ -16,8 +16,8 @@ import (
 // A request that skips ext_proc reaches the backend with a path that it does not serve, so nothing is
 // settled without a lock, and no order is created without being learned.
 //
-// A client cannot seal a target: it would choose a route of Envoy by one path, and what the backend
-// does by another. The two filters may be served by different instances, so these share a key. A Seal
+// A client cannot seal a target, or use a sealed path that it has seen: it would choose a route of Envoy
+// by one path, and what the backend does by another. So a path that comes sealed is sealed twice. The two filters may be served by different instances, so these share a key. A Seal
 // is safe for concurrent use.
 type Seal struct{ keys atomic.Pointer[[]SealKey] }
 
