@@ -25,7 +25,7 @@ func (m *missing) explain(err error) error {
 	} else {
 		for _, column := range m.columns {
 			others := slices.DeleteFunc(slices.Clone(m.named), func(one string) bool { return one != column && slices.Contains(m.columns, one) })
-			if text := similar("column", column, others); text != "" {
+			if text := similar("column", column, others); text != "" && !slices.Contains(advice, text) {
 				advice = append(advice, text)
 			}
 		}
