@@ -31,7 +31,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	if m.redis != nil {
 		c := health.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {
-			c.Reason = "not reachable, settlements are refused: " + err.Error()
+			c.Reason = "settlements are refused: " + redisconn.Explain(err).Error()
 		} else if full := m.memory.Reason(); full != "" {
 			c.Ready, c.Reason = false, full
 		} else if found := m.eviction.Finding(); found.Text != "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -76,7 +75,7 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 		return func() {}
 	}
 	if err := client.Ping(ctx).Err(); err != nil {
-		l.report("redis", unreachable(c, err))
+		l.report("redis", redisconn.Explain(err))
 		return shut
 	}
 	l.redis = client
@@ -92,17 +91,6 @@ func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 		l.report("redis", errors.New(found.Text))
 	}
 	return shut
-}
-
-// unreachable explains the answer of Redis to a first command, or that there was none.
-func unreachable(c *config.Redis, err error) error {
-	if !strings.HasPrefix(err.Error(), "NOAUTH") {
-		return fmt.Errorf("not reachable: %w", err)
-	}
-	if c.Password != "" {
-		return fmt.Errorf("it is reachable, and refuses: %w", err)
-	}
-	return fmt.Errorf("it is reachable, and asks for a password: set redis.password_file or redis.password_env: %w", err)
 }
 
 func (l *liveCheck) checkLock(ctx context.Context, path string, use locking.Use, c config.Lock) {

@@ -34,7 +34,7 @@ func Check(ctx context.Context, client redis.UniversalClient, c *config.Config, 
 	}
 	for i, server := range locker.Servers() {
 		if err := server.Ping(ctx).Err(); err != nil {
-			report(fmt.Sprintf(".quorum.addresses[%d]", i), fmt.Errorf("not reachable: %w", err))
+			report(fmt.Sprintf(".quorum.addresses[%d]", i), redisconn.Explain(err))
 		}
 	}
 	if found := redisconn.CheckEviction(ctx, redisconn.Stored{Locks: true}, locker.Servers()...); found.Text != "" {

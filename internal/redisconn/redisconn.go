@@ -7,6 +7,7 @@ package redisconn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -182,3 +183,16 @@ func clusterClient(opts *redis.UniversalOptions) *redis.ClusterClient {
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
+
+// Explain returns the error of a first command with what it says about Redis: its reply shows that
+// it is reachable.
+func Explain(err error) error {
+	var reply redis.Error
+	switch {
+	case !errors.As(err, &reply):
+		return fmt.Errorf("not reachable: %w", err)
+	case strings.HasPrefix(err.Error(), "NOAUTH"):
+		return fmt.Errorf("it is reachable, and asks for a password: set redis.password_file or redis.password_env: %w", err)
+	}
+	return fmt.Errorf("it is reachable, and refuses: %w", err)
+}

@@ -63,7 +63,7 @@ func TestCheckLive(t *testing.T) {
 		{"away", file("{"+at(gone)+"}", "{}", "", ""), []string{":1: redis: not reachable: dial tcp ... connection refused"}},
 		{"evicts", file("{"+at(evicts)+"}", "{}", "", ""), []string{":1: redis: Redis may evict locks ...: set maxmemory-policy noeviction at " + evicts.Addr() + " (volatile-lru)"}},
 		{"too few keys", file("{"+at(narrow)+", username: ordergate, password_env: NARROW}", "{}", "", ""), []string{":3: filters.orders: ...ordergate:{orders}:log: NOPERM..."}},
-		{"wrong password", file("{"+at(narrow)+", username: ordergate, password_env: PW}", "{}", "", ""), []string{":1: redis: not reachable: WRONGPASS ..."}},
+		{"wrong password", file("{"+at(narrow)+", username: ordergate, password_env: PW}", "{}", "", ""), []string{":1: redis: it is reachable, and refuses: WRONGPASS ..."}},
 		{"other servers", file("{"+at(good)+"}", "{}", "", "{kind: quorum, quorum: {addresses: ["+good.Addr()+", "+evicts.Addr()+", "+gone.Addr()+"]}, key: \"order:lock:{id}\"}"), []string{
 			":6: locks.settlement.quorum.addresses[2]: not reachable: dial tcp " + gone.Addr() + "...",
 			":6: locks.settlement: Redis may evict locks ... " + evicts.Addr() + " (volatile-lru)",
