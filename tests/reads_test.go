@@ -1,8 +1,12 @@
 package tests
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -78,6 +82,29 @@ func TestWritesPastExtProc(t *testing.T) {
 			}
 			s.must("POST", "/.ordergate/not-bracketed?seal=x&ordergate=/settle.php", "").want(t, 503, "unavailable")
 		})
+	}
+}
+
+// TestClientsWhoLeave has clients leave at the start, before their settlements reach ext_proc. That
+// is no trouble of Envoy's.
+func TestClientsWhoLeave(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "inside Envoy there is one filter")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		fmt.Fprint(conn, "POST /orders/5/settle HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n\r\n")
+		time.Sleep(rand.N(100 * time.Microsecond)) // the moment is what is tried
+		must(t, conn.(*net.TCPConn).SetLinger(0))  // what follows is a reset
+		must(t, conn.Close())
+	}
+	if status, reasons := s.readiness(); status != 200 {
+		t.Errorf("after clients have left: %d %q", status, reasons)
+	}
+	if log := gateLog(t, s); strings.Contains(log, "none reaches ext_proc") {
+		t.Errorf("the log: %s", log)
 	}
 }
 

@@ -45,7 +45,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
 		})
 	}
-	if m.unattached.isRecent() {
+	if m.Gate().IsUnattached() {
 		list = append(list, health.Condition{Name: "ext_proc", Reason: "requests that need ext_proc pass ext_authz, and none reaches it: " + Unattached})
 	}
 	if m.attributesMissing.isRecent() {
@@ -88,10 +88,6 @@ func (m *Engine) Seal() (seal *gate.Seal, renew func(context.Context)) {
 	m.background(m.seal.run)
 	return m.seal.Seal, m.seal.Renew
 }
-
-// NoteUnattached records that a request that needs ext_proc does not reach it. It is safe for
-// concurrent use.
-func (m *Engine) NoteUnattached() { m.unattached.note() }
 
 // BodyUnseen records that Envoy forwarded a request without sending the body that ordergate had
 // requested. It is safe for concurrent use.

@@ -47,9 +47,7 @@ type Engine struct {
 	checker       *redislock.Checker // of conditions; nil without redis
 	requirements  *requirements
 	bodiesMissing recentEvent // Envoy sent no body
-	// unattached: requests that need ext_proc do not reach it.
-	unattached recentEvent
-	seal       *sharedSeal
+	seal          *sharedSeal
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// endsMissing: Envoy does not show how answers to settlements end.

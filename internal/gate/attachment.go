@@ -13,6 +13,7 @@ type attachment struct {
 	arrived atomic.Bool  // one has reached ext_proc
 	passed  atomic.Int64 // how many have passed ext_authz since the last one that did
 	since   atomic.Int64 // when the first of these did, in ns since 1970
+	missing atomic.Int64 // when the latest of too many did, in ns since 1970
 }
 
 // Fewer may be requests of clients that left between the filters. A request takes less time from
@@ -21,6 +22,8 @@ const (
 	minUnattached, unattachedAfter = 3, 3 * time.Second
 	// Once a request has arrived, clients could feign with the rest that none does.
 	minDetached, detachedAfter = 20, 10 * time.Second
+	// missingFor is how long a rule counts as unattached after its last such request.
+	missingFor = 5 * time.Minute
 )
 
 // attachment returns that of a rule's requests with a method.
@@ -46,36 +49,52 @@ func (g *Gate) Arrived(rule int, method string, sealed bool) {
 	}
 }
 
-// Attached is what is known of the requests of a rule that pass ext_authz.
-type Attached int8
-
-// The values of [Attached].
-const (
-	AttachedAsFarAsKnown Attached = iota
-	AttachedNever                 // none has reached ext_proc
-	AttachedBefore                // none has reached ext_proc for a while
-)
-
 // Passed reports that a request passes ext_authz. It returns whether it is to be sealed: it needs
-// ext_proc, and its rule does not only observe.
-func (g *Gate) Passed(d *Decision, method string) (seal bool, attached Attached) {
+// ext_proc, and its rule does not only observe. Attached is false if requests of its rule fail to
+// reach ext_proc.
+//
+// Gone means that Envoy no longer waits: the client has left, or Envoy's timeout has passed. Such a
+// request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
+// begins anew.
+func (g *Gate) Passed(d *Decision, method string, gone bool) (seal, attached bool) {
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
-		return false, AttachedAsFarAsKnown
+		return false, true
 	}
-	return !g.policies[d.Rule].Observe && !d.Observed, g.attachment(d.Rule, method).pass(g.now())
+	seal = !g.policies[d.Rule].Observe && !d.Observed
+	a := g.attachment(d.Rule, method)
+	if gone {
+		a.passed.Store(0)
+		return seal, true
+	}
+	return seal, a.pass(g.now())
 }
 
-func (a *attachment) pass(now time.Time) Attached {
+func (a *attachment) pass(now time.Time) (attached bool) {
 	passed := a.passed.Add(1)
 	if passed == 1 {
 		a.since.Store(now.UnixNano())
 	}
 	waited := time.Duration(now.UnixNano() - a.since.Load())
-	switch arrived := a.arrived.Load(); {
-	case !arrived && passed > minUnattached && waited >= unattachedAfter:
-		return AttachedNever
-	case arrived && passed > minDetached && waited >= detachedAfter:
-		return AttachedBefore
+	if a.arrived.Load() {
+		return passed <= minDetached || waited < detachedAfter
 	}
-	return AttachedAsFarAsKnown
+	if passed <= minUnattached || waited < unattachedAfter {
+		return true
+	}
+	a.missing.Store(now.UnixNano())
+	return false
+}
+
+// IsUnattached reports whether requests of a rule have failed to reach ext_proc of late, and none
+// ever has reached it.
+func (g *Gate) IsUnattached() bool {
+	for rule := range g.attachments {
+		for i := range g.attachments[rule] {
+			a := &g.attachments[rule][i]
+			if last := a.missing.Load(); last != 0 && !a.arrived.Load() && g.now().UnixNano()-last < int64(missingFor) {
+				return true
+			}
+		}
+	}
+	return false
 }

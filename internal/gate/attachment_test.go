@@ -19,35 +19,53 @@ func TestAttachment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass := func(what string, rule int, method string, requests int, want gate.Attached) {
+	pass := func(what string, rule int, method string, requests int, want bool) {
 		t.Helper()
 		for range requests {
-			seal, attached := g.Passed(&gate.Decision{Rule: rule, Observed: rule == 1}, method)
+			seal, attached := g.Passed(&gate.Decision{Rule: rule, Observed: rule == 1}, method, false)
 			if attached != want || seal != (rule == 0) {
-				t.Fatalf("%s: attached %d, sealed %t", what, attached, seal)
+				t.Fatalf("%s: attached %t, sealed %t", what, attached, seal)
 			}
 		}
 	}
-	pass("at first", 0, "POST", 100, gate.AttachedAsFarAsKnown)
+	pass("at first", 0, "POST", 100, true)
 	now = now.Add(3 * time.Second)
-	pass("none has arrived", 0, "POST", 1, gate.AttachedNever)
-	pass("reads have another route", 0, "GET", 3, gate.AttachedAsFarAsKnown)
+	if g.IsUnattached() {
+		t.Error("unattached at first")
+	}
+	gone := func() {
+		t.Helper()
+		if seal, attached := g.Passed(&gate.Decision{Rule: 0}, "POST", true); !seal || !attached {
+			t.Errorf("a client has left: attached %t, sealed %t", attached, seal)
+		}
+	}
+	gone()
+	pass("after a client has left", 0, "POST", 100, true)
+	now = now.Add(3 * time.Second)
+	pass("none has arrived", 0, "POST", 1, false)
+	if !g.IsUnattached() {
+		t.Error("not unattached")
+	}
+	pass("reads have another route", 0, "GET", 3, true)
 	g.Arrived(0, "POST", false)
-	pass("one that has not passed ext_authz, or behind it", 0, "POST", 1, gate.AttachedNever)
+	pass("one that has not passed ext_authz, or behind it", 0, "POST", 1, false)
 	g.Arrived(0, "POST", true)
-	pass("one has arrived", 0, "POST", 20, gate.AttachedAsFarAsKnown)
+	if g.IsUnattached() {
+		t.Error("unattached after one has arrived")
+	}
+	pass("one has arrived", 0, "POST", 20, true)
 	now = now.Add(10 * time.Second)
-	pass("none for a while", 0, "POST", 1, gate.AttachedBefore)
+	pass("none for a while", 0, "POST", 1, false)
 	g.Arrived(0, "POST", true)
-	pass("again", 0, "POST", 1, gate.AttachedAsFarAsKnown)
+	pass("again", 0, "POST", 1, true)
 
-	pass("observed", 1, "POST", 4, gate.AttachedAsFarAsKnown)
+	pass("observed", 1, "POST", 4, true)
 	now = now.Add(3 * time.Second)
-	pass("none has arrived", 1, "POST", 1, gate.AttachedNever)
+	pass("none has arrived", 1, "POST", 1, false)
 	g.Arrived(1, "POST", false)
-	pass("it is not sealed", 1, "POST", 1, gate.AttachedAsFarAsKnown)
+	pass("it is not sealed", 1, "POST", 1, true)
 
-	if seal, _ := g.Passed(&gate.Decision{Rule: -1}, "POST"); seal {
+	if seal, _ := g.Passed(&gate.Decision{Rule: -1}, "POST", false); seal {
 		t.Error("a request without a rule is sealed")
 	}
 }

@@ -147,12 +147,7 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 		"requests of a rule pass ext_authz, and none reaches ext_proc: the backend gets them with the path /.ordergate/not-bracketed: "+engine.Unattached,
 		"no more requests fail to reach ext_proc")
 	seal, renewSeal := m.Seal()
-	checks.Attach(seal, func(rule string, attached gate.Attached) {
-		if attached == gate.AttachedNever {
-			m.NoteUnattached()
-		}
-		unattached.Note("rule", rule)
-	})
+	checks.Attach(seal, func(rule string) { unattached.Note("rule", rule) })
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing,
 		Seal: seal, RenewSeal: renewSeal, Logger: log,
