@@ -155,9 +155,8 @@ type Lock struct {
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 	// KeepFence is how long Redis keeps the last fence of a lock, and the counters of a
-	// semaphore: 24h to 87600h (ten years); 0: for ever. Default 0 for kind exclusive in
-	// format redisson, because Java continues counting from it; otherwise 24h. Of a lock of
-	// settle.by: the longer one of lease and hold.
+	// semaphore: 24h to 87600h (ten years), default 24h; 0: for ever, so that Java continues
+	// counting from it. Of a lock of settle.by: the longer one of lease and hold.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 
 	SecretFile string `mapstructure:"secret_file"` // keys the hash in the key of a lock of settle.by; as that of a filter

@@ -210,9 +210,8 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 }
 
 // leastFence is the default time to live of a lock's last fence. ordergate's fences follow the
-// clock of Redis, so they need the last fence only for as long as that clock may be set back.
-// Exclusive locks in Redisson's format have no default: Java's getFencedLock takes the same
-// locks, and counts on from the last fence.
+// clock of Redis, so they need the last fence only for as long as that clock may be set back. A
+// settlement of an order that does not exist leaves one too, while the filter cannot refuse it.
 const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
@@ -230,12 +229,11 @@ func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
 		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
 	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
-	switch {
-	case ofTokens:
-		fill(doc, path+".keep_fence", &l.KeepFence, l.fenceOfTokens())
-	case l.Kind != LockExclusive || l.Format != FormatRedisson:
-		fill(doc, path+".keep_fence", &l.KeepFence, leastFence)
+	life := leastFence
+	if ofTokens {
+		life = l.fenceOfTokens()
 	}
+	fill(doc, path+".keep_fence", &l.KeepFence, life)
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {

@@ -118,10 +118,11 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Kind: "exclusive", Format: "redisson", Key: "order:lock:{id}", Lease: 45 * time.Second,
 				Wait:             Wait{Tries: 5, Every: 50 * time.Millisecond},
 				OnUnknownOutcome: UnknownPolicy{Hold: 2 * time.Minute},
+				KeepFence:        24 * time.Hour,
 			},
 			"refund": {
 				Kind: "exclusive", Format: "redisson", Key: "{refund}:lock:{id}", Lease: 30 * time.Second,
-				Wait: Wait{UpTo: 2 * time.Second}, MaxWaitersPerKey: 100,
+				KeepFence: 24 * time.Hour, Wait: Wait{UpTo: 2 * time.Second}, MaxWaitersPerKey: 100,
 				OnUnknownOutcome: UnknownPolicy{Hold: 30 * time.Second},
 			},
 		},

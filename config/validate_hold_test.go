@@ -12,6 +12,8 @@ func TestLongHolds(t *testing.T) {
 	for locks, want := range map[string]string{
 		"{a: {}}": "",
 		"{a: {lease: 90s, on_unknown_outcome: {hold: 60s}}}":  "",
+		"{a: {keep_fence: 0s}}":                               "locks.a.keep_fence: keeps 104 bytes",
+		"{a: {keep_fence: 24h}}":                              "",
 		"{a: {lease: 90s, on_unknown_outcome: {hold: 61s}}}":  "1: locks.a.on_unknown_outcome.hold: is longer than two thirds of lease 1m30s: if ordergate is killed, the lock may end before the backend has. Set lease: 1m32s, or a shorter hold",
 		"{a: {lease: 30s, on_unknown_outcome: {hold: 100s}}}": "Set lease: 2m30s",
 	} {
