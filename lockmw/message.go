@@ -49,15 +49,13 @@ var (
 var (
 	removeOwned      = gate.Owned[:]
 	removeUnruled    = slices.Concat(gate.URLOverrides[:], removeOwned)
-	removeForCreate  = slices.Concat(gate.AnswerOptions[:], removeOwned)
-	removeForWatch   = slices.Concat(gate.AnswerOptions[:], removeButVerdict)
 	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
 )
 
-// without returns a mutation that removes headers, and the forged ones.
-func without(names, forged []string) *extproc.HeaderMutation {
-	if len(forged) > 0 {
-		names = slices.Concat(names, forged)
+// without returns a mutation that removes headers.
+func without(names []string, others ...[]string) *extproc.HeaderMutation {
+	for _, other := range others {
+		names = append(slices.Clip(names), other...)
 	}
 	return &extproc.HeaderMutation{RemoveHeaders: names}
 }
@@ -126,9 +124,9 @@ func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.P
 
 // Replies to most requests. They are shared by all streams and read-only.
 var (
-	skipUnruled = onRequest(atHeaders, without(removeUnruled, nil), skipRest)
-	skipRuled   = onRequest(atHeaders, without(removeButVerdict, nil), skipRest)
-	watchAnswer = onRequest(atHeaders, without(removeButVerdict, nil), onlyHeaders)
+	skipUnruled = onRequest(atHeaders, without(removeUnruled), skipRest)
+	skipRuled   = onRequest(atHeaders, without(removeButVerdict), skipRest)
+	watchAnswer = onRequest(atHeaders, without(removeButVerdict), onlyHeaders)
 	unrevealed  = immediate(gate.Unrevealed()) // ext_authz has not sealed the path
 )
 
@@ -161,14 +159,11 @@ func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 
 // watch forwards a lookup, and requests the headers of its answer.
 func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
-	names := removeButVerdict
-	switch {
-	case call.NeedsPlainAnswer():
-		names = removeForWatch
-	case len(p.forged) == 0 && p.hiddenPath == "":
+	options := call.AnswerOptions()
+	if len(options)+len(p.forged) == 0 && p.hiddenPath == "" {
 		return watchAnswer
 	}
-	return p.reply(without(names, p.forged), onlyHeaders)
+	return p.reply(without(removeButVerdict, options, p.forged), onlyHeaders)
 }
 
 // forward forwards a request with its lease. The lease is nil in observe mode.
@@ -176,14 +171,11 @@ func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
 // It removes the client's headers although it overwrites them: of a repeated header, Envoy
 // overwrites only the first. Envoy removes before it sets.
 func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	names, mode := removeOwned, wholeBracket
-	if call.NeedsPlainAnswer() {
-		names = removeForCreate
-	}
+	mode := wholeBracket
 	if call.LearnsBody() {
 		mode = wholeCreate
 	}
-	mutation := accepting(call, without(names, p.forged))
+	mutation := accepting(call, without(removeOwned, call.AnswerOptions(), p.forged))
 	if lease != nil {
 		for _, h := range call.LeaseHeaders(lease) {
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
@@ -198,7 +190,7 @@ func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
 		mode = headersAndBody
 	}
-	return p.reply(accepting(call, without(removeForCreate, p.forged)), mode)
+	return p.reply(accepting(call, without(removeOwned, call.AnswerOptions(), p.forged)), mode)
 }
 
 // accepting adds the call's Accept. It first removes that of the client, which may have several

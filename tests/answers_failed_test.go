@@ -133,3 +133,48 @@ filters:
 	bedtest.Eventually(t, "what passed is counted", func() bool { return s.number(passedMetric) == float64(passed.Load()) })
 	bedtest.Eventually(t, "the rate is known", func() bool { return about(s.number(measuredMetric), float64(passed.Load())/600, 0.2) })
 }
+
+// TestPreconditions creates and settles by GET at a service behind Apache 2.4, which looks at the
+// preconditions of a GET when the script has run (CGI, FastCGI): measured.
+func TestPreconditions(t *testing.T) {
+	t.Parallel()
+	var ran, kept atomic.Int64
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := ran.Add(1)
+		if r.Method != http.MethodGet {
+			if r.Header.Get("If-Match") == "" {
+				t.Errorf("%s %s lost its precondition", r.Method, r.URL)
+			}
+			return
+		}
+		for name, status := range map[string]int{"If-Match": 412, "If-Unmodified-Since": 412, "If-None-Match": 304, "If-Modified-Since": 304} {
+			if r.Header.Get(name) != "" {
+				kept.Add(1)
+				w.WriteHeader(status)
+				return
+			}
+		}
+		_, _ = fmt.Fprintf(w, `{"data":%d}`, 1000+n)
+	}))
+	defer backend.Close()
+	s := newStack(t, settings{
+		backend: strings.TrimPrefix(backend.URL, "http://"), orders: 10, envoy: allThroughProc(t),
+		gate: edit(t, "  - name: order-create\n", `  - {name: save, match: {methods: [GET, PUT], path: /save}, id: {format: digits}, create: {filter: orders, learn: {response_json: data}}}
+  - {name: pay, match: {methods: [GET], path: "/pay/{id}"}, id: {path: id}, settle: {lock: settlement, once: {}}}
+  - name: order-create
+`),
+	})
+	const old = "Thu, 01 Jan 1970 00:00:01 GMT"
+	for i, h := range [][2]string{{"If-Match", `"x"`}, {"If-Unmodified-Since", old}, {"If-None-Match", "*"}, {"If-Modified-Since", old}} {
+		for _, path := range []string{"/save", fmt.Sprintf("/pay/%d", i), fmt.Sprintf("/pay/%d", i)} {
+			s.must("GET", path, "", h[0], h[1])
+		}
+	}
+	if n := ran.Load(); n != 8 || kept.Load() != 0 {
+		t.Errorf("the backend ran %d times, want 8; %d times with a precondition", n, kept.Load())
+	}
+	for _, id := range []string{"1001", "1003", "1005", "1007"} {
+		s.must("GET", "/orders/"+id, "", "If-None-Match", `"x"`).want(t, 304, "") // a lookup keeps it
+	}
+	s.must("PUT", "/save", "", "If-Match", `"x"`)
+}

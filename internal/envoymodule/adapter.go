@@ -134,7 +134,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	}
 	result := d.gate.TryScreen(h.request(nil, state))
 	if !result.NeedsBody && result.Pending == nil && !d.readsAnswer(&result.Decision) {
-		if step, opens := d.verdict(e, h, &result.Decision, false); !opens {
+		if step, opens := d.verdict(e, h, &result.Decision, 0); !opens {
 			if step.Do == Refuse {
 				a.logRefused(d.gate, e, h, &result.Decision)
 			}
@@ -159,20 +159,20 @@ func (d *gateReplies) readsAnswer(decision *gate.Decision) bool {
 }
 
 // verdict carries out a verdict. It does nothing and returns opens if the rule creates or
-// settles, and a call must be opened. Plain means that the answer must be readable.
-func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, plain bool) (step Step, opens bool) {
+// settles, and a call must be opened. It removes the first options of [gate.AnswerOptions].
+func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, options int) (step Step, opens bool) {
 	if decision.Refused {
 		return Step{Do: Refuse, Reply: d.refuse(decision)}, false
 	}
 	if decision.Rule < 0 {
-		h.strip(e, stripUnruled, false)
+		h.strip(e, stripUnruled, 0)
 		return Step{Do: PassRequest}, false
 	}
 	p := &d.gate.Policies()[decision.Rule]
 	if p.HasCalls() {
 		return Step{}, true
 	}
-	h.strip(e, stripOwned, plain)
+	h.strip(e, stripOwned, options)
 	step = Step{Do: PassRequest, Verdict: decision.Verdict}
 	if p.Lookup != nil && p.Lookup.OnNotFound != nil {
 		step.WatchNotFound = d.version

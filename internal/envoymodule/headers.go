@@ -80,11 +80,10 @@ const (
 	stripUnruled = stripOwned + len(gate.URLOverrides)
 )
 
-// strip removes the first n of removable, and forged headers. If the answer must be
-// readable, it also removes [gate.AnswerOptions]. It finds the headers itself, because a call of
-// Envoy for each would cost more than all the rest. It finds all of them before it removes
-// any, because a removal frees their memory.
-func (h Headers) strip(from Envoy, first int, whole bool) {
+// strip removes the first n of removable, the first options of [gate.AnswerOptions], and forged
+// headers. It finds the headers itself, because a call of Envoy for each would cost more than all
+// the rest. It finds all of them before it removes any, because a removal frees their memory.
+func (h Headers) strip(from Envoy, first, options int) {
 	var found [len(removable)]bool
 	forged := false
 	for i := range h {
@@ -101,7 +100,7 @@ func (h Headers) strip(from Envoy, first int, whole bool) {
 		others = gate.Forged(h)
 	}
 	for i, there := range found {
-		if there && (i < first || whole && i >= stripUnruled) {
+		if there && (i < first || i >= stripUnruled && i < stripUnruled+options) {
 			from.Remove(Request, removable[i])
 		}
 	}

@@ -188,7 +188,7 @@ func (b *settlement) forward(lease gate.Lease) {
 	b.post(func(s *Stream) Step {
 		// Remove the client's headers although Set overwrites them: of a repeated header,
 		// Set overwrites only the first.
-		s.envoy.Headers(Request).strip(s.envoy, stripOwned, b.call.NeedsPlainAnswer())
+		s.envoy.Headers(Request).strip(s.envoy, stripOwned, len(b.call.AnswerOptions()))
 		s.accept(&b.call)
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)

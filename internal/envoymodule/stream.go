@@ -148,13 +148,14 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 // onDecision carries out a verdict.
 func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 	var read *gate.Call // nil: the answer is not read
+	options := 0
 	if s.replies.readsAnswer(d) {
 		// Before headers are removed: that frees their memory.
 		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
-			read = &call
+			read, options = &call, len(call.AnswerOptions())
 		}
 	}
-	step, opens := s.replies.verdict(s.envoy, h, d, read != nil && read.NeedsPlainAnswer())
+	step, opens := s.replies.verdict(s.envoy, h, d, options)
 	if opens {
 		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
 		return s.openCall(h)
@@ -184,7 +185,7 @@ func (s *Stream) openCall(h Headers) Step {
 		s.settlement = newSettlement(s, call)
 		return Step{Do: Wait}
 	}
-	h.strip(s.envoy, stripOwned, call.Decision.Action == gate.ActionCreate)
+	h.strip(s.envoy, stripOwned, len(call.AnswerOptions()))
 	s.accept(&call)
 	if call.NeedsAnswer {
 		s.create = &create{call: &call, stream: s}

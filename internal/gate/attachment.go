@@ -28,11 +28,13 @@ const (
 
 // attachment returns that of a rule's requests with a method.
 func (g *Gate) attachment(rule int, method string) *attachment {
-	if method == http.MethodGet || method == http.MethodHead {
+	if isRead(method) {
 		return &g.attachments[rule][0]
 	}
 	return &g.attachments[rule][1]
 }
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // Arrived reports that a request of the rule has reached ext_proc. One that is not sealed has not
 // passed ext_authz before, unless the rule only observes.

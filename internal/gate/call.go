@@ -27,6 +27,7 @@ type Call struct {
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	sampled       bool        // the lookup may be one of Verifier.Sample
 	accept        string      // see Accept
+	reads         bool        // the method is GET or HEAD
 	namedID       string      // the ID in the request of a create; "": none
 	bodyIDs       []string    // the orders, if the request's body names them, for RefuseByBody
 	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
@@ -79,9 +80,15 @@ func (c *Call) MayLock() bool { return c.policy.HasLock() }
 // MayCreate reports whether a create was forwarded, and its order is not learned yet.
 func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
 
-// NeedsPlainAnswer reports whether the adapter removes [AnswerOptions] from the request.
-func (c *Call) NeedsPlainAnswer() bool {
-	return c.policy.Create != nil || c.once != nil || c.watchedID != "" && c.policy.Answers.readsBody()
+// AnswerOptions returns those of [AnswerOptions] that the adapter removes from the request.
+func (c *Call) AnswerOptions() []string {
+	switch acts := c.policy.Create != nil || c.once != nil; {
+	case acts && c.reads:
+		return AnswerOptions[:]
+	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
+		return AnswerOptions[:len(AnswerOptions)-preconditions]
+	}
+	return nil
 }
 
 // Accept returns the [HeaderAccept] with which the request is forwarded; "": it stays as it is.

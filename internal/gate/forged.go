@@ -17,10 +17,16 @@ var Owned = [...]string{HeaderKey, HeaderFence, HeaderLease, HeaderVerdict}
 // adapter removes them from every request without a rule.
 var URLOverrides = [...]string{"x-original-url", "x-rewrite-url"}
 
-// AnswerOptions are headers with which a client could make the answer to a create unreadable.
-// Apache cuts a script's answer to a Range, or replaces it by 416, whatever the method. An
-// adapter removes them from every create.
-var AnswerOptions = [...]string{"accept-encoding", "range", "if-range"}
+// AnswerOptions are headers with which a client could replace the answer to a call that has acted,
+// or make it unreadable. Apache cuts a script's answer to a Range, or replaces it by 416, whatever
+// the method. In front of PHP-FPM or CGI, it looks at the preconditions of a GET when the script has
+// run, and answers 412 or 304. See [Call.AnswerOptions].
+var AnswerOptions = [...]string{
+	"accept-encoding", "range", "if-range",
+	"if-match", "if-none-match", "if-modified-since", "if-unmodified-since", // by GET or HEAD only
+}
+
+const preconditions = 4 // at the end of AnswerOptions
 
 // isRespelled reports whether a server may turn a header's name into one of [AnswerOptions].
 func isRespelled(name string) bool {

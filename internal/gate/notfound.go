@@ -43,7 +43,7 @@ func (l *Lookup) watchedID(m order.Match, method string) string {
 	if l == nil || l.OnNotFound == nil && l.Verify == nil || !known || len(m.Batch) > 0 {
 		return ""
 	}
-	if method != http.MethodGet && method != http.MethodHead {
+	if !isRead(method) {
 		return ""
 	}
 	return m.ID

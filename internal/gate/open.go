@@ -60,6 +60,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.NeedsAnswer = true
+	c.reads = isRead(req.Method)
 	if !c.policy.Observe {
 		c.accept = acceptAll(req.Header)
 	}
