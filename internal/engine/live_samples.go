@@ -27,6 +27,9 @@ func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
 		l.report(path, err)
 		return
 	}
+	if err := loader.CheckVerify(ctx, l.config, filter, name); err != nil {
+		sample.Warnings = append(sample.Warnings, "refusals are not verified by this table: "+err.Error())
+	}
 	for _, warning := range sample.Warnings {
 		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: warning})
 	}

@@ -54,6 +54,23 @@ func NewTables(c *config.Config, filter string, log *slog.Logger) (*Tables, erro
 	return t, nil
 }
 
+// CheckVerify returns why refusals under a filter are not verified by one of its tables. It is nil
+// if they are, or need not be.
+func CheckVerify(ctx context.Context, c *config.Config, filter, name string) error {
+	f := c.Filters[filter]
+	if len(f.Parts) > 0 || f.VerifyOneIn() == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	confirmer, err := source.NewConfirmer(tableOptions(c.Sources[name], nil), source.ConfirmerOptions{Timeout: verifyTimeout, MaxQueries: 1})
+	if err != nil {
+		return err
+	}
+	defer confirmer.Close()
+	return confirmer.Check(ctx)
+}
+
 // tablesOf returns the tables among a filter's sources, and those that confirm its creates.
 func tablesOf(c *config.Config, filter string) []string {
 	names := slices.Clone(c.Filters[filter].Sources)

@@ -117,7 +117,7 @@ func (o *orderConn) hasIndex(ctx context.Context) (bool, error) {
 }
 
 func (o *orderConn) errNoIndex() error {
-	return fmt.Errorf("%w begins with the ID column %s of type %s: each create that is confirmed reads the whole table", ErrNoIndex, o.id.name, o.id.typ)
+	return fmt.Errorf("%w begins with the ID column %s of type %s: each query for one order reads the whole table", ErrNoIndex, o.id.name, o.id.typ)
 }
 
 // ErrNoIndex is returned by [Confirmer.Check] if each question would read the whole table.

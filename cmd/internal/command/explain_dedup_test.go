@@ -101,7 +101,7 @@ func TestDedupLive(t *testing.T) {
 	}
 	path := file("plain")
 	_, _, stderr := ordergate("check", "--live", "--config", path)
-	want := path + ":9: rules[0].create.dedup.confirm: checking mysql table plain: no index begins with the ID column id of type bigint(20): each create that is confirmed reads the whole table\n"
+	want := path + ":9: rules[0].create.dedup.confirm: checking mysql table plain: no index begins with the ID column id of type bigint(20): each query for one order reads the whole table\n"
 	if diff := cmp.Diff(want, stderr); diff != "" {
 		t.Error("check --live (-want +got):\n" + diff)
 	}
