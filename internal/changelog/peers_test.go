@@ -41,6 +41,40 @@ func TestWaitForPeersCoversTheLaterAppend(t *testing.T) {
 	})
 }
 
+// TestWaitForPeersCoversEarlierFollowers: a follower has appended an order, which a reader has not
+// received. The next follower goes on behind it.
+func TestWaitForPeersCoversEarlierFollowers(t *testing.T) {
+	t.Parallel()
+	const hash = "ordergate:{orders}:follow"
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, windowed("a", time.Hour))
+		open(t, a)
+		b := runInstance(t, s, windowed("b", time.Hour))
+		open(t, a, b)
+		c, cWire := wiredInstance(t, s, windowed("c", time.Hour))
+		open(t, a, b, c)
+		windowsOver(b)
+		cWire.set(only(c.page, cut))
+		must(t, a.RecordAt(t.Context(), hash, "db", "behind it", "1"))
+		for _, i := range []*instance{b, c} {
+			if at, err := i.RecordedAt(t.Context(), hash, "db"); err != nil || at != "behind it" {
+				t.Fatalf("the position is %q, %v", at, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := b.WaitForPeers(ctx); err == nil {
+			t.Error("a client may receive an order that a reader with a window lacks")
+		}
+		cWire.set(nil)
+		must(t, b.WaitForPeers(t.Context()))
+		waitSure(t, a, b, c)
+		if d := c.doubted(); !c.has("1") || len(d) > 0 {
+			t.Errorf("the reader has the order: %v; doubts %v", c.has("1"), d)
+		}
+	})
+}
+
 // TestClearKeepsTheWindow clears a doubt beside an ordergate with a longer window.
 func TestClearKeepsTheWindow(t *testing.T) {
 	t.Parallel()
