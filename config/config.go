@@ -95,7 +95,7 @@ type Redis struct {
 	Master       string   `mapstructure:"master"`        // the Sentinels' name of the primary, in mode sentinel; default mymaster
 	Database     int      `mapstructure:"database"`      // 0 to 65535, default 0; in modes single and sentinel
 	Username     string   `mapstructure:"username"`      // an ACL user; needs a password
-	PasswordFile string   `mapstructure:"password_file"` // read at start, trailing line break removed
+	PasswordFile string   `mapstructure:"password_file"` // read at start and for each new connection, trailing line break removed
 	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable
 
 	// The same for the Sentinels, which have users of their own.

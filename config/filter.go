@@ -200,6 +200,10 @@ type Source struct {
 // Live reports whether the source is a table, which has each order as soon as it exists.
 func (s Source) Live() bool { return s.Kind == SourceMySQL || s.Kind == SourcePostgres }
 
+// RereadDSN returns a function that reads the data source name again from its file, see
+// [Redis.RereadPassword].
+func (s Source) RereadDSN() func() string { return rereadSecret(s.DSNFile, string(s.DSN)) }
+
 // SendsChanges reports whether the database sends the changes of the source's table as they are
 // committed.
 func (s Source) SendsChanges() bool { return s.Follow == FollowBinlog || s.Follow == FollowLogical }

@@ -27,6 +27,11 @@ func (r Redis) Format(state fmt.State, _ rune) {
 // LogValue returns [Redis.String], so logs contain no passwords.
 func (r Redis) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
+// RereadPassword returns a function that reads the password again from its file, for a new
+// connection. While the file cannot be read, it returns the last password. The function is safe for
+// concurrent use; nil: the password has no file.
+func (r *Redis) RereadPassword() func() string { return rereadSecret(r.PasswordFile, r.Password) }
+
 // readFiles reads the passwords from their files or variables, and checks the files of TLS. It
 // does nothing if r is nil.
 func (r *Redis) readFiles(doc *document, getenv func(string) string) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 const (
@@ -125,6 +126,23 @@ func readSecretFile(path string) (string, error) {
 		return "", errors.New("the file is empty")
 	}
 	return secret, nil
+}
+
+// rereadSecret returns a function that reads a secret again from its file. While the file cannot be
+// read, it returns what it read last, at first the given secret. The function is safe for concurrent
+// use. It is nil for a secret without a file.
+func rereadSecret(file, secret string) func() string {
+	if file == "" {
+		return nil
+	}
+	var last atomic.Value
+	last.Store(secret)
+	return func() string {
+		if now, err := readSecretFile(file); err == nil {
+			last.Store(now)
+		}
+		return last.Load().(string)
+	}
 }
 
 // readRegularFile is readFile for regular files. It rejects pipes, since opening a pipe waits

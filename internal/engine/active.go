@@ -14,6 +14,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
 // active holds the parts of the active configuration that a reload can replace.
@@ -98,12 +99,27 @@ func (e restartError) Error() string {
 	return fmt.Sprintf("%s: %s a restart", strings.Join(e.paths, ", "), takes)
 }
 
+// keepReread replaces the passwords in c by those of old, if only they differ: each connection reads
+// them again from their file, so they are no change.
+func keepReread(old, c *config.Config) {
+	if old.Redis != nil && c.Redis != nil && c.Redis.PasswordFile != "" && c.Redis.PasswordFile == old.Redis.PasswordFile {
+		c.Redis.Password = old.Redis.Password
+	}
+	for name, s := range c.Sources {
+		if before := old.Sources[name]; s.DSNFile != "" && s.DSNFile == before.DSNFile && dsn.OnlyPasswordsDiffer(string(s.DSN), string(before.DSN)) {
+			s.DSN = before.DSN
+			c.Sources[name] = s
+		}
+	}
+}
+
 // apply activates another configuration, all of it or nothing. It returns the paths that differ
 // from the configuration before.
 func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string, err error) {
 	f := &m.active
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	keepReread(f.config, c)
 	if reflect.DeepEqual(f.config, c) {
 		return nil, nil
 	}

@@ -270,7 +270,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 		}
 	}
 	opts := follow.Options{
-		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Logger: f.log,
+		DSN: string(f.config.DSN), RereadDSN: f.config.RereadDSN(), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Logger: f.log,
 		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
 		PollNow: f.requests.pollNow,
 	}

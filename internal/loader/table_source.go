@@ -64,7 +64,7 @@ func tableOptions(c config.Source, parts []string) source.TableOptions {
 		kind = source.Postgres
 	}
 	return source.TableOptions{
-		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, PartColumns: partColumns(c, parts), CursorColumn: c.CursorColumn,
+		Kind: kind, DSN: string(c.DSN), RereadDSN: c.RereadDSN(), Table: c.Table, IDColumn: c.IDColumn, PartColumns: partColumns(c, parts), CursorColumn: c.CursorColumn,
 		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
 	}
 }

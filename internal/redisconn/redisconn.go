@@ -72,11 +72,11 @@ func Connect(ctx context.Context, c *config.Redis, blocking int) (redis.Universa
 	opts.PoolSize += blocking
 	var client redis.UniversalClient
 	stop := func() {}
-	switch c.Mode {
+	switch login := login(c); c.Mode {
 	case config.RedisSentinel:
-		client = sentinelClient(opts)
+		client = sentinelClient(opts, login)
 	case config.RedisCluster:
-		client = clusterClient(opts)
+		client = clusterClient(opts, login)
 	case config.RedisEmbedded:
 		// It has to outlive the signal to stop: calls release their locks after it.
 		server, err := embed(context.WithoutCancel(ctx))
@@ -86,7 +86,9 @@ func Connect(ctx context.Context, c *config.Redis, blocking int) (redis.Universa
 		opts.Addrs, stop = []string{server.addr}, server.stop
 		client = redis.NewClient(opts.Simple())
 	default:
-		client = redis.NewClient(opts.Simple())
+		simple := opts.Simple()
+		simple.CredentialsProviderContext = login
+		client = redis.NewClient(simple)
 	}
 	return client, func() { _ = client.Close(); stop() }, nil
 }
@@ -126,6 +128,16 @@ func optionsOf(c *config.Redis) (*redis.UniversalOptions, error) {
 	return opts, nil
 }
 
+// login returns a function with the user and the password for a new connection, nil: those of the
+// options.
+func login(c *config.Redis) func(context.Context) (user, password string, err error) {
+	reread := c.RereadPassword()
+	if reread == nil {
+		return nil
+	}
+	return func(context.Context) (user, password string, err error) { return c.Username, reread(), nil }
+}
+
 // dialer returns the function that makes connections. The library's own ignores the context
 // during a handshake.
 func dialer(settings *config.TLS) (func(ctx context.Context, network, addr string) (net.Conn, error), error) {
@@ -142,8 +154,9 @@ func dialer(settings *config.TLS) (func(ctx context.Context, network, addr strin
 
 // sentinelClient returns a client that asks Sentinels for the primary for each new
 // connection, and leaves a demoted primary when they report another one.
-func sentinelClient(opts *redis.UniversalOptions) *redis.Client {
+func sentinelClient(opts *redis.UniversalOptions, login func(context.Context) (string, string, error)) *redis.Client {
 	failover := opts.Failover()
+	failover.CredentialsProviderContext = login // the library has none for the Sentinels
 	failover.DialTimeout = sentinelDialTimeout
 	client := redis.NewFailoverClient(failover)
 	// The client has its own copy by now. It makes the clients of Sentinels from these
@@ -160,14 +173,16 @@ func sentinelClient(opts *redis.UniversalOptions) *redis.Client {
 func QuorumServer(common *config.Redis, address string) *config.Redis {
 	server := config.Redis{Mode: config.RedisSingle, Addresses: []string{address}}
 	if common != nil {
-		server.Username, server.Password, server.TLS, server.Database = common.Username, common.Password, common.TLS, common.Database
+		server.Username, server.Password, server.PasswordFile = common.Username, common.Password, common.PasswordFile
+		server.TLS, server.Database = common.TLS, common.Database
 	}
 	return &server
 }
 
 // clusterClient returns a client of a cluster. All keys of a script of ours are in one slot.
-func clusterClient(opts *redis.UniversalOptions) *redis.ClusterClient {
+func clusterClient(opts *redis.UniversalOptions, login func(context.Context) (string, string, error)) *redis.ClusterClient {
 	cluster := opts.Cluster()
+	cluster.CredentialsProviderContext = login
 	// The cluster's client repeats commands itself, on the node that has the slot by then.
 	// Retries of each node's client would multiply that.
 	cluster.MaxRetries = -1

@@ -204,7 +204,7 @@ func (c *Confirmer) postgresOpener(opts TableOptions) (func(context.Context) (*o
 	// A table that is still small is read by its index, too.
 	config.RuntimeParams["enable_seqscan"] = "off"
 	return func(ctx context.Context) (*orderConn, error) {
-		connected, err := connectPostgres(ctx, config)
+		connected, err := connectPostgres(ctx, config, opts.RereadDSN)
 		if err != nil {
 			return nil, err
 		}

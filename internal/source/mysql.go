@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/ordergate/ordergate/internal/source/mysqldsn"
+	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
 const (
@@ -50,7 +50,7 @@ func newMySQL(opts TableOptions) (open opener, location string, err error) {
 
 // parseMySQLTable parses the DSN and the name of a table.
 func parseMySQLTable(opts TableOptions) (config *mysql.Config, schema, table string, err error) {
-	if config, err = parseMySQL(opts.DSN); err != nil {
+	if config, err = parseMySQL(opts); err != nil {
 		return nil, "", "", err
 	}
 	schema, table, found := strings.Cut(opts.Table, ".")
@@ -64,8 +64,8 @@ func parseMySQLTable(opts TableOptions) (config *mysql.Config, schema, table str
 }
 
 // parseMySQL parses a DSN in the driver's form, or a mysql:// URL.
-func parseMySQL(dsn string) (*mysql.Config, error) {
-	config, ok := mysqldsn.Parse(dsn)
+func parseMySQL(opts TableOptions) (*mysql.Config, error) {
+	config, ok := dsn.MySQL(opts.DSN, opts.RereadDSN)
 	if !ok {
 		return nil, errors.New("the DSN is malformed: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
 // newPostgres returns the opener of a table in PostgreSQL, and its location.
@@ -20,7 +22,7 @@ func newPostgres(opts TableOptions) (open opener, location string, err error) {
 		return nil, "", err
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
-		c, err := connectPostgres(ctx, config)
+		c, err := connectPostgres(ctx, config, opts.RereadDSN)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -49,8 +51,8 @@ func postgresLocation(config *pgconn.Config, table string) string {
 	return location
 }
 
-func parsePostgres(dsn string) (*pgconn.Config, error) {
-	config, err := pgconn.ParseConfig(dsn)
+func parsePostgres(name string) (*pgconn.Config, error) {
+	config, err := pgconn.ParseConfig(name)
 	if err != nil {
 		// The parser's error may quote a part of the DSN.
 		return nil, errors.New("the DSN is malformed, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=HOST user=USER password=PASSWORD dbname=NAME")
@@ -80,7 +82,9 @@ type postgresConn struct {
 	prepared map[string]string // names of prepared statements, by text
 }
 
-func connectPostgres(ctx context.Context, config *pgconn.Config) (*postgresConn, error) {
+func connectPostgres(ctx context.Context, config *pgconn.Config, reread func() string) (*postgresConn, error) {
+	config = config.Copy()
+	config.Password = dsn.PostgresPassword(config, reread)
 	c, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, postgresError(ctx, err)

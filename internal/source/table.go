@@ -41,8 +41,11 @@ const (
 
 // TableOptions are the settings of a [Table].
 type TableOptions struct {
-	Kind         Kind
-	DSN          string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs; never logged
+	Kind Kind
+	DSN  string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs; never logged
+	// RereadDSN returns the DSN as it is now. Each new connection has its password. It is safe for
+	// concurrent use; nil: the DSN stays.
+	RereadDSN    func() string
 	Table        string // or schema.table
 	IDColumn     string
 	PartColumns  []string // of the parts of an ID, in their order: the full ID is "part/id"

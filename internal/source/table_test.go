@@ -275,7 +275,7 @@ func TestTableOptions(t *testing.T) {
 				t.Errorf("error %q, want %q and no password", err, tc.want)
 			}
 			if err == nil && tc.name == "URL" {
-				config, _ := parseMySQL(opts.DSN)
+				config, _ := parseMySQL(opts)
 				if config.Passwd != "hu:sh" || config.User != "u" || config.DBName != "d" || config.Addr != "127.0.0.1:1" || config.TLSConfig != "false" {
 					t.Errorf("the URL means %s", fmt.Sprintf("%+v", config))
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
-	"github.com/ordergate/ordergate/internal/source/mysqldsn"
+	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
 // Options are the settings of a [Follower].
@@ -47,7 +47,7 @@ func New(opts Options) (*Follower, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("following a binary log: %w", err)
 	}
-	config, ok := mysqldsn.Parse(opts.DSN)
+	config, ok := dsn.MySQL(opts.DSN, opts.RereadDSN)
 	if !ok {
 		return nil, errors.New("following a binary log: the data source name is not of the form user:password@tcp(host:port)/database, or mysql://user:password@host:port/database")
 	}

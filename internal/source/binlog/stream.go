@@ -11,6 +11,8 @@ import (
 	"github.com/go-mysql-org/go-mysql/client"
 	gomysql "github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
 // buffered is how many events may wait to be applied: enough to keep the connection busy, few
@@ -46,7 +48,7 @@ func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, tabl
 		Flavor:    s.flavor,
 		Host:      f.config.Addr,
 		User:      f.config.User,
-		Password:  f.config.Passwd,
+		Password:  dsn.MySQLPassword(f.config, f.opts.RereadDSN),
 		Localhost: "ordergate", // shown by SHOW REPLICA HOSTS
 		TLSConfig: f.tls(s.encrypted),
 		Logger:    slog.New(slog.DiscardHandler), // it logs at info what the tailer logs at debug

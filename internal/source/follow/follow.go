@@ -39,9 +39,12 @@ type CaughtUp func(at time.Time)
 
 // Options are the settings that all followers share.
 type Options struct {
-	DSN      string // with the password; no error and no log line contains it
-	Table    string // or schema.table
-	IDColumn string
+	DSN string // with the password; no error and no log line contains it
+	// RereadDSN returns the DSN as it is now. Each new connection has its password. It is safe for
+	// concurrent use; nil: the DSN stays.
+	RereadDSN func() string
+	Table     string // or schema.table
+	IDColumn  string
 	// PartColumns are the columns of the parts of an ID, in their order. IDs are emitted with
 	// them: "part/id".
 	PartColumns []string

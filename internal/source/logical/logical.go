@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ordergate/ordergate/internal/source/dsn"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -114,9 +115,16 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 
 func (f *Follower) wrap(err error) error { return follow.Wrap(strings.Join(f.table, "."), err) }
 
+// settings returns the settings of a new connection.
+func (f *Follower) settings() *pgx.ConnConfig {
+	config := f.config.Copy()
+	config.Password = dsn.PostgresPassword(&config.Config, f.opts.RereadDSN)
+	return config
+}
+
 // replication returns the settings of the connection for the changes.
 func (f *Follower) replication() *pgconn.Config {
-	config := f.config.Config.Copy()
+	config := &f.settings().Config
 	config.RuntimeParams["replication"] = "database"
 	config.RuntimeParams["wal_sender_timeout"] = fmt.Sprint(readTimeout.Milliseconds())
 	return config

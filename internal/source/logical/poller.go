@@ -27,7 +27,7 @@ type poller struct {
 // logEnd returns the end of the log. It reconnects if need be.
 func (a *poller) logEnd(ctx context.Context) (e logEnd, err error) {
 	if a.conn == nil || a.conn.IsClosed() {
-		if a.conn, err = pgx.ConnectConfig(ctx, a.config); err != nil {
+		if a.conn, err = pgx.ConnectConfig(ctx, a.settings()); err != nil {
 			return e, explain(err)
 		}
 	}

@@ -46,7 +46,7 @@ const (
 func (r *tailer) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	conn, err := pgx.ConnectConfig(ctx, r.config)
+	conn, err := pgx.ConnectConfig(ctx, r.settings())
 	if err != nil {
 		cancel()
 		return explain(err)
