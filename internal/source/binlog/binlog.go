@@ -18,8 +18,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/source/dsn"
+	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
 // Options are the settings of a [Follower].
