@@ -300,7 +300,7 @@ func TestFrontControllersThatAreConfigured(t *testing.T) {
 	}{
 		{nil, "/ /index.php"},
 		{[]string{}, ""},
-		{[]string{"/shop.php"}, "/shop.php"},
+		{[]string{"/shop.php"}, "/shop.php /shop"},
 	} {
 		table, err := NewTable([]Rule{{Name: "r", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), FrontControllers: tt.controllers}})
 		if err != nil {

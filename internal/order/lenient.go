@@ -32,7 +32,9 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 		if !t.plainNear {
 			return Match{Rule: -1} // there is only one reading
 		}
-		m = t.lookUpNear(req, path, &t.near)
+		if m = t.lookUpNear(req, path, &t.near); m.Result == Unruled {
+			m = t.viewed(req, path)
+		}
 		m.Offset = -1
 		return m
 	}
@@ -46,7 +48,9 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 // matchReadings searches a tree for each reading of a path.
 func (t *Table) matchReadings(req *Request, path string, in *tree) (m Match) {
 	if t.readings(path, in, func(reading string, in *tree) bool {
-		m = t.lookUpNear(req, reading, in)
+		if m = t.lookUpNear(req, reading, in); m.Result == Unruled && in == &t.near {
+			m = t.viewed(req, reading)
+		}
 		return m.Result != Unruled
 	}) {
 		return m

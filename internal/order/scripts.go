@@ -21,8 +21,14 @@ type mount struct {
 func (t *Table) addRouted(segments []segment, rule int) {
 	forms := [][]segment{segments}
 	last := len(segments) - 1
-	if i := strings.LastIndexByte(segments[last].text, '.'); i > 0 && !segments[last].isVar && lower(segments[last].text[i:]) != scriptEnd {
-		forms = append(forms, append(slices.Clone(segments[:last]), segment{text: segments[last].text[:i]}))
+	if i := strings.LastIndexByte(segments[last].text, '.'); i > 0 && !segments[last].isVar {
+		form := append(slices.Clone(segments[:last]), segment{text: segments[last].text[:i]})
+		if lower(segments[last].text[i:]) == scriptEnd {
+			t.views.add(form, rule)
+			t.plainNear = true
+		} else {
+			forms = append(forms, form)
+		}
 	}
 	for _, form := range forms[1:] { // addNear adds the first
 		t.routed.add(form, rule)
@@ -100,6 +106,31 @@ func (t *Table) matchText(req *Request, text string, mounts []*mount) Match {
 		m = t.matchReadings(req, path, &mounts[i].rules)
 	}
 	return m
+}
+
+// withViews adds scripts by the paths without .php.
+func withViews(scripts []string) []string {
+	for _, script := range slices.Clip(scripts) {
+		if view, ok := strings.CutSuffix(script, scriptEnd); ok {
+			scripts = append(scripts, view)
+		}
+	}
+	return scripts
+}
+
+// viewed finds the script that Apache runs for a path by MultiViews: that on the path without .php,
+// which gets the rest as PATH_INFO.
+func (t *Table) viewed(req *Request, path string) Match {
+	for i, segments := 1, 1; i <= len(path) && segments <= t.depth; i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		if m := t.lookUpNear(req, path[:i], &t.views); m.Result != Unruled {
+			return m
+		}
+		segments++
+	}
+	return Match{Rule: -1}
 }
 
 // scriptEnd ends the name of a script of PHP.

@@ -17,6 +17,7 @@ type Table struct {
 	anyCase tree // of all rules, for those that ignore case
 	near    tree // of the guarding rules, also as folders: of an index.php, and without the trailing slash
 	routed  tree // of the guarding rules as in near, and without suffixes: by what scripts take for a path
+	views   tree // of the guarding rules of scripts, without .php
 	mounts  []*mount
 	lenient readings
 
@@ -87,7 +88,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	if t.ignoresCase || t.lenient.anyCase {
 		t.near.spell = foldCase
 	}
-	t.routed.spell = t.near.spell
+	t.routed.spell, t.views.spell = t.near.spell, t.near.spell
 	for i, r := range rules {
 		c, segments, err := compile(r)
 		if err != nil {
@@ -151,7 +152,8 @@ func NewTable(rules []Rule) (*Table, error) {
 	}
 	slices.Sort(t.methods)
 	t.methods = slices.Compact(t.methods)
-	t.controllers = append(t.controllers, t.chosen...)
+	t.chosen = withViews(t.chosen)
+	t.controllers = append(withViews(t.controllers), t.chosen...)
 	slices.Sort(t.controllers)
 	t.controllers = slices.Compact(t.controllers)
 	for i := range t.rules {

@@ -90,6 +90,9 @@ func pathMutations() []mutation {
 		mutation{"path: decoy in a parameter", shape, from(inPath), func(d *draft) {
 			d.path = "/orders;" + pick(d.rand, "id=", "/", "x=") + d.other() + strings.TrimPrefix(d.path, "/orders")
 		}},
+		mutation{"path: script without its suffix", shape, from(inFile, newByFile), func(d *draft) {
+			d.path = strings.TrimSuffix(d.path, ".php") + pick(d.rand, "", "", "/", "/x", "/42/x", ";x=1")
+		}},
 		mutation{"path: front controller", shape, from(inPath), func(d *draft) {
 			action := pick(d.rand, "settle", "SETTLE")
 			if !d.settle {
