@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -19,31 +20,32 @@ var csvSource = regexp.MustCompile(`\{kind: csv, path: [^}]*\}`)
 // made-up ID more ends the refusals.
 func TestWrongColumns(t *testing.T) {
 	t.Parallel()
-	for name, source := range map[string]func(t *testing.T) string{
-		"the primary key": func(t *testing.T) string {
+	for name, source := range map[string]func(t *testing.T) (source, why string){
+		"the primary key": func(t *testing.T) (source, why string) {
 			table := mariaTable(t, bedtest.New(t), 0)
-			table.exec("ALTER TABLE orders ADD order_no VARCHAR(20)")
+			table.exec("ALTER TABLE orders ADD order_no VARCHAR(20) UNIQUE")
 			table.exec("INSERT INTO orders SELECT 7000 + seq, 'x', seq FROM seq_1_to_100")
 			dsn := filepath.Join(t.TempDir(), "dsn")
 			must(t, os.WriteFile(dsn, []byte(table.dsn), 0o600))
-			return "{kind: mysql, dsn_file: " + dsn + ", table: orders, id_column: id}"
+			return "{kind: mysql, dsn_file: " + dsn + ", table: orders, id_column: id}", "column order_no of table orders has 10 of 10 such orders, and id_column is id"
 		},
-		"columns swapped in an export": func(t *testing.T) string {
+		"columns swapped in an export": func(t *testing.T) (source, why string) {
 			text := ""
 			for i := range 100 {
 				text += fmt.Sprintf("%d,%d\n", 7001+i, 1+i)
 			}
 			file := filepath.Join(t.TempDir(), "orders.csv")
 			must(t, os.WriteFile(file, []byte(text), 0o600))
-			return "{kind: csv, path: " + file + "}"
+			return "{kind: csv, path: " + file + "}", "or the first column of the file, is not that of the IDs in requests"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDatabase(t, 100)
+			from, why := source(t)
 			s := newStack(t, settings{backend: d.addr(), gate: func(yaml string) string {
 				yaml = "answer: {done: [{status: 2xx}], absent: [{status: 404}]}\n" + edit(t, bedtest.VerifyOff, "")(yaml)
-				return csvSource.ReplaceAllLiteralString(yaml, source(t))
+				return csvSource.ReplaceAllLiteralString(yaml, from)
 			}})
 			order := 0
 			look := func(path string) answer {
@@ -58,7 +60,8 @@ func TestWrongColumns(t *testing.T) {
 				look("N")
 			}
 			bedtest.Eventually(t, "/readyz names it", func() bool {
-				return strings.Contains(readyText(t, admin), "all of 100 or more lookups since the start were refused")
+				text := readyText(t, admin)
+				return strings.Contains(text, "all of 100 or more lookups since the start were refused") && strings.Contains(text, why)
 			})
 			if n := d.missed("unknown"); n != 0 {
 				t.Errorf("%d made-up orders at the backend", n)
@@ -79,10 +82,31 @@ func TestWrongColumns(t *testing.T) {
 			if text := readyText(t, admin); !strings.Contains(text, ` exists by the backend's answer to rule order-lookup`) {
 				t.Errorf("/readyz: %s", text)
 			}
-			if log := gateLog(t, s); !strings.Contains(log, "compare id_column, or the first column of the file, with the IDs in requests") {
+			if log := gateLog(t, s); !strings.Contains(log, why) {
 				t.Errorf("the log: %s", log)
 			}
 		})
+	}
+}
+
+// TestFloodAtTheStart looks up made-up orders before any that exists: the table lacks them in every
+// column, so no column is blamed.
+func TestFloodAtTheStart(t *testing.T) {
+	t.Parallel()
+	table := mariaTable(t, bedtest.New(t), 100)
+	dsn := filepath.Join(t.TempDir(), "dsn")
+	must(t, os.WriteFile(dsn, []byte(table.dsn), 0o600))
+	table.exec("ALTER TABLE orders ADD order_no VARCHAR(20) UNIQUE")
+	d := newDatabase(t, 100)
+	s := newStack(t, settings{backend: d.addr(), gate: func(yaml string) string {
+		return csvSource.ReplaceAllLiteralString(edit(t, bedtest.VerifyOff, "")(yaml), "{kind: mysql, dsn_file: "+dsn+", table: orders, id_column: id}")
+	}})
+	for i := range 300 {
+		s.must(http.MethodGet, fmt.Sprintf("/orders/9%05d", i), "").want(t, 404, "absent")
+	}
+	time.Sleep(5 * time.Second)
+	if log, text := gateLog(t, s), readyText(t, s.GateAddr(s.gate, "admin")); strings.Contains(log+text, "since the start") {
+		t.Errorf("a flood is called a fault: %s %s", log, text)
 	}
 }
 

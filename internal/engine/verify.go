@@ -170,6 +170,7 @@ func (r *verifiedRule) Answered(id string, means gate.Meaning) (lacks bool) {
 		default: // enough wait
 		}
 	case lacks && means == gate.MeansAbsent:
+		r.start.lacked.Add(1)
 		r.counts.Add(metrics.VerifyBackend, metrics.VerifyAbsent)
 	case lacks:
 		r.counts.Add(metrics.VerifyBackend, metrics.VerifyUnclear)
@@ -186,11 +187,9 @@ func (v *verifier) run(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { v.askTables(ctx) })
 	wg.Go(func() { v.askFilter(ctx) })
+	wg.Go(func() { v.watchStart(ctx) })
 	for range wait.Every(ctx, time.Second) {
 		v.judge(ctx)
-		if v.start.trouble() != "" && v.start.logged.CompareAndSwap(false, true) {
-			v.log.Warn(v.start.trouble())
-		}
 	}
 }
 

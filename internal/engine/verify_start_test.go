@@ -26,7 +26,7 @@ func TestStartThatLooksWrong(t *testing.T) {
 				v.onAnswer(fmt.Sprint(100+i), presence.Absent)
 				if rule.Sample() {
 					samples++
-					rule.Answered(fmt.Sprint(100+i), gate.MeansAbsent)
+					rule.Answered(fmt.Sprint(100+i), gate.MeansNothing)
 				}
 			}
 			return samples
@@ -46,7 +46,7 @@ func TestStartThatLooksWrong(t *testing.T) {
 		if total != maxStartSamples {
 			t.Errorf("%d samples, want %d", total, maxStartSamples)
 		}
-		const text = "compare id_column, or the first column of the file"
+		const text = "the orders are made up, or id_column, or the first column of the file"
 		if list := v.conditions(); len(list) != 1 || !list[0].Ready || !strings.Contains(list[0].Reason, text) {
 			t.Errorf("conditions: %v", list)
 		}
@@ -56,6 +56,24 @@ func TestStartThatLooksWrong(t *testing.T) {
 		v.onAnswer("1", presence.Maybe)
 		if n := refuse(1000); n != 0 || v.conditions() != nil {
 			t.Errorf("after a lookup that passed: %d samples, conditions %v", n, v.conditions())
+		}
+	})
+}
+
+// TestFloodAtTheStart has a backend that lacks the orders that are refused. Then nothing is wrong.
+func TestFloodAtTheStart(t *testing.T) {
+	verified(t, "1/1000000", func(m *Engine, log *bedtest.Log) {
+		v := m.filters["orders"].verify
+		rule := v.ofRule("lookup", true)
+		for i := range 200 {
+			v.onAnswer(fmt.Sprint(100+i), presence.Absent)
+		}
+		for i := range shownAbsences {
+			rule.Answered(fmt.Sprint(100+i), gate.MeansAbsent)
+		}
+		time.Sleep(10 * time.Second)
+		if list, text := v.conditions(), log.Take(); list != nil || strings.Contains(text, "since the start") {
+			t.Errorf("conditions %v, log %s", list, text)
 		}
 	})
 }

@@ -19,8 +19,9 @@ const verifyTimeout = time.Second
 
 // Tables looks refused orders up in the tables of a filter. It is for one caller at a time.
 type Tables struct {
-	log    *slog.Logger
-	tables []*verifiedTable
+	log     *slog.Logger
+	tables  []*verifiedTable
+	options []source.TableOptions // of all tables; never changed
 }
 
 type verifiedTable struct {
@@ -42,7 +43,9 @@ func NewTables(c *config.Config, filter string, log *slog.Logger) (*Tables, erro
 		return nil, err
 	}
 	for _, name := range tablesOf(c, filter) {
-		confirmer, err := source.NewConfirmer(tableOptions(c.Sources[name], nil), source.ConfirmerOptions{
+		options := tableOptions(c.Sources[name], nil)
+		t.options = append(t.options, options)
+		confirmer, err := source.NewConfirmer(options, source.ConfirmerOptions{
 			Timeout: verifyTimeout, MaxQueries: 1, Same: rules.Same(formats), Logger: log,
 		})
 		if err != nil {
@@ -133,6 +136,25 @@ func (t *Tables) Find(ctx context.Context, id string) (table string, err error) 
 		}
 	}
 	return "", nil
+}
+
+// Elsewhere looks up orders in other columns of the tables than that of the IDs. Found names a column
+// that has at least half of them. Lacked means that no column has any. It may be called beside Find,
+// and blocks until ctx ends at most.
+func (t *Tables) Elsewhere(ctx context.Context, ids []string) (found string, lacked bool) {
+	lacked = len(t.options) > 0
+	for _, options := range t.options {
+		table, err := source.NewTable(options)
+		if err != nil {
+			return "", false
+		}
+		f, err := table.Elsewhere(ctx, ids)
+		if err == nil && 2*f.IDs >= len(ids) {
+			return fmt.Sprintf("column %s of table %s has %d of %d such orders, and id_column is %s", f.Column, options.Table, f.IDs, len(ids), options.IDColumn), false
+		}
+		lacked = lacked && err == nil && f.Asked > 0 && f.IDs == 0
+	}
+	return "", lacked
 }
 
 func (t *Tables) drop(table *verifiedTable) {

@@ -72,6 +72,30 @@ var existsCases = []existsCase{
 	{only: Postgres, column: "NUMERIC", rows: []string{"42", "42.50"}, exist: []string{"42", "42.50"}, missing: []string{"42.5", "042", "x"}},
 }
 
+// TestElsewhere looks IDs up in the other columns of a table. One has no index, and one a type that no
+// ID has.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		s.exec(t, "CREATE TABLE elsewhere (order_id BIGINT NOT NULL PRIMARY KEY, number VARCHAR(20) UNIQUE, customer INT, free VARCHAR(20), weight FLOAT)",
+			"CREATE INDEX by_customer ON elsewhere (customer)", "CREATE INDEX by_weight ON elsewhere (weight)",
+			"INSERT INTO elsewhere VALUES (1, '2026001', 71, '81', 1), (2, '2026002', 71, '82', 2), (3, '2026003', 72, '83', 3)")
+		opts := s.options("elsewhere")
+		opts.CursorColumn = opts.IDColumn
+		table, err := NewTable(opts)
+		must(t, err)
+		for ids, want := range map[string]Found{
+			"2026001 2026003 9": {"number", 2, 2},
+			"71 72 2026003":     {"customer", 2, 2},
+			"81 82 9000 x":      {"", 0, 2},
+		} {
+			if got, err := table.Elsewhere(t.Context(), strings.Fields(ids)); err != nil || got != want {
+				t.Errorf("%s: %+v, %v, want %+v", ids, got, err, want)
+			}
+		}
+	})
+}
+
 // TestExistsByType looks orders up in columns of every type, by an index. The texts that a reader
 // of the column gets exist, and no others.
 func TestExistsByType(t *testing.T) {

@@ -18,6 +18,8 @@ type layout struct {
 	cursor column
 	tie    *column // orders rows with equal cursors; nil if there are none
 
+	indexed []string // the columns that an index begins with
+
 	estimate      int64         // of the number of rows, 0 if unknown
 	autoIncrement bool          // the database itself increments the cursor
 	ascending     bool          // new rows come at the end: by autoIncrement or by the options
@@ -91,6 +93,11 @@ func (x indexes) primaryKey() string {
 // both columns would be missed where a batch ends between them, unless they have the same ID.
 // primary is nil if it cannot be used.
 func (l *layout) chooseOrder(x indexes, primary *column, bytewise func(column) column) (chosen *index) {
+	for _, one := range x.all {
+		if !slices.Contains(l.indexed, one.columns[0]) {
+			l.indexed = append(l.indexed, one.columns[0])
+		}
+	}
 	if len(l.parts) > 0 {
 		return l.chooseOrderOfParts(x, primary)
 	}

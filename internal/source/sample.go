@@ -3,8 +3,10 @@ package source
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
 )
@@ -83,6 +85,67 @@ func (l *layout) sample(ctx context.Context, c conn, s *Sample) error {
 		}
 	}
 	return nil
+}
+
+// Found is what [Table.Elsewhere] finds.
+type Found struct {
+	Column string // the column that has most of the IDs; "": none has any
+	IDs    int    // how many it has
+	Asked  int    // how many columns were searched
+}
+
+const (
+	maxElsewhere     = 8 // columns that are searched
+	elsewhereTimeout = time.Second
+)
+
+// Elsewhere looks up IDs in other columns than that of the IDs: those that an index begins with, and
+// that the user may read.
+func (t *Table) Elsewhere(ctx context.Context, ids []string) (Found, error) {
+	var columns []string
+	err := t.withConn(ctx, func(_ conn, l *layout) error {
+		columns = slices.DeleteFunc(l.indexed, func(name string) bool { return name == l.id.name })
+		return nil
+	})
+	if err != nil {
+		return Found{}, fmt.Errorf("searching %s: %w", t.name, err)
+	}
+	var found Found
+	for _, column := range columns[:min(len(columns), maxElsewhere)] {
+		n, err := t.countIn(ctx, column, ids)
+		if err != nil {
+			continue // no right, or a type that no ID has
+		}
+		found.Asked++
+		if n > found.IDs {
+			found.Column, found.IDs = column, n
+		}
+	}
+	return found, nil
+}
+
+// countIn returns how many of the IDs a column has.
+func (t *Table) countIn(ctx context.Context, column string, ids []string) (n int, err error) {
+	opts := t.opts
+	opts.IDColumn, opts.CursorColumn = column, column
+	c, err := NewConfirmer(opts, ConfirmerOptions{Timeout: elsewhereTimeout, MaxQueries: 1})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if err := c.Check(ctx); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		has, err := c.Exists(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if has {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // sampleRow returns a row of a sample.
