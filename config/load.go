@@ -40,7 +40,7 @@ type Warnings struct {
 	Variables []Violation // variables without a key
 	Bodies    []Violation // keys that read the body of a gRPC call
 	Parts     []Violation // keys of locks with a {name} in them that is no part
-	Advice    []Violation // what may be right, for whom checks a file: see longHolds and failuresStored
+	Advice    []Violation // what may be right, for whom checks a file: see lockTimes and failuresStored
 }
 
 // Load reads and validates the file at path. Through getenv (os.Getenv, except in tests) it
@@ -127,7 +127,7 @@ func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	if err := invalid(used); err != nil {
 		return nil, Warnings{}, err
 	}
-	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), slices.Concat(doc.longHolds(c), doc.failuresStored(c))}, nil
+	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), slices.Concat(doc.lockTimes(c), doc.failuresStored(c))}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

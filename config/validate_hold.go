@@ -2,10 +2,10 @@ package config
 
 import "time"
 
-// longHolds returns a warning for each hold in the file that is longer than two thirds of its
-// lease, and for fences without an end. Such a hold says that the backend may take so long, and a lease, which is renewed at a
-// third, may have no more left when ordergate is killed. The default hold says nothing.
-func (d *document) longHolds(c *Config) []Violation {
+// lockTimes returns a warning for each hold in the file that is longer than two thirds of its lease,
+// and for each keep_fence: 0s. Such a hold says that the backend may take so long, and a lease, which
+// is renewed at a third, may have no more left when ordergate is killed. The default hold says nothing.
+func (d *document) lockTimes(c *Config) []Violation {
 	before := len(d.violations)
 	check := func(path string, hold, lease time.Duration) {
 		if d.given(path) && hold > lease/3*2 {
