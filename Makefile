@@ -106,11 +106,13 @@ test-bench:
 test-tools:
 	nice -n 10 python3 -m unittest discover -q -s tools -p '*_test.py'
 
-# Compiles the packages of the programs that tests start, so that no test waits for it.
+# Compiles ordergate in each way in which tests start it, so that no test waits for it. The
+# tests find these files up to date (tests/testbed/build.go).
 compile:
 	$(FETCH) $(SERVERS)
-	go build -race ./...
-	go build -buildmode=c-shared -o .cache/build/compile.so ./cmd/envoymodule
+	go build -o .cache/build/cmd-sidecar ./cmd/sidecar
+	go build -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar
+	go build -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule
 
 # Runs packages N times beside a load of every processor, and counts failures by test.
 # RUN chooses tests, ARGS goes to them: make stress PKG=./tests ARGS=-attachment=module
