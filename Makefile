@@ -6,8 +6,7 @@
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
-# It opens the files that cgo made, and with -trimpath they name those of the clone that was compiled first.
-GOLANGCI = GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))" go tool -modfile=tools/go.mod golangci-lint
+GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
 FETCH := python3 tools/fetch.py
 # What the tests run against.
 SERVERS := all differential shops redisson redisbloom bench gateway mariadb postgres promtool spin gcc
@@ -147,7 +146,7 @@ format:
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
 
 lint: format prose
-	go vet ./...
+	go vet $$(go list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...)
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run ./...
 
