@@ -143,7 +143,7 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	if err != nil || s.seal == nil {
 		return reply, err
 	}
-	seal, attached := replies.gate.Passed(&d, req.Method, ctx.Err() != nil)
+	seal, attached := replies.gate.Passed(&d, &req, ctx.Err() != nil)
 	if !attached {
 		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name)
 	}

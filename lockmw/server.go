@@ -150,7 +150,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if sealed {
 		pass.hiddenPath = req.Target
 	}
-	a.gate.Arrived(call.Decision.Rule, req.Method, sealed)
+	a.gate.Arrived(call.Decision.Rule, &req, sealed)
 	if call.NeedsBody && !call.Decision.Refused {
 		body, other, err := s.fetchBody(stream, pass.askForBody(&call, req.Target))
 		switch {

@@ -80,7 +80,7 @@ func (l *recentEvent) isRecent() bool {
 func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
 // Unattached says what has to be done so that requests reach ext_proc.
-const Unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET included"
+const Unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET and each page that a rule lists included"
 
 // Seal returns what hides requests between ext_authz and ext_proc, and what is to be called for one
 // that it cannot reveal. Its key is kept until Close.

@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // attachment notices that requests of a rule pass ext_authz, and that none reaches ext_proc behind
-// it: Envoy's route skips it, or the chain lacks it. Reads and writes of a rule have an attachment
-// each, as they may have different routes.
+// it: Envoy's route skips it, or the chain lacks it. Reads and writes of each page that a rule lists
+// have an attachment of their own, as they may have different routes.
 type attachment struct {
 	arrived atomic.Bool  // one has reached ext_proc
 	passed  atomic.Int64 // how many have passed ext_authz since the last one that did
@@ -26,23 +28,24 @@ const (
 	missingFor = 5 * time.Minute
 )
 
-// attachment returns that of a rule's requests with a method.
-func (g *Gate) attachment(rule int, method string) *attachment {
-	if isRead(method) {
-		return &g.attachments[rule][0]
+// attachment returns that of a rule's requests like this one.
+func (g *Gate) attachment(rule int, req *order.Request) *attachment {
+	i := 2 * g.table.Page(rule, req.Target)
+	if !isRead(req.Method) {
+		i++
 	}
-	return &g.attachments[rule][1]
+	return &g.attachments[rule][i]
 }
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // Arrived reports that a request of the rule has reached ext_proc. One that is not sealed has not
 // passed ext_authz before, unless the rule only observes.
-func (g *Gate) Arrived(rule int, method string, sealed bool) {
+func (g *Gate) Arrived(rule int, req *order.Request, sealed bool) {
 	if rule < 0 || !sealed && !g.policies[rule].Observe {
 		return
 	}
-	a := g.attachment(rule, method)
+	a := g.attachment(rule, req)
 	if !a.arrived.Load() {
 		a.arrived.Store(true)
 	}
@@ -58,12 +61,12 @@ func (g *Gate) Arrived(rule int, method string, sealed bool) {
 // Gone means that Envoy no longer waits: the client has left, or Envoy's timeout has passed. Such a
 // request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
 // begins anew.
-func (g *Gate) Passed(d *Decision, method string, gone bool) (seal, attached bool) {
+func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal, attached bool) {
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
 		return false, true
 	}
 	seal = !g.policies[d.Rule].Observe && !d.Observed
-	a := g.attachment(d.Rule, method)
+	a := g.attachment(d.Rule, req)
 	if gone {
 		a.passed.Store(0)
 		return seal, true

@@ -215,7 +215,7 @@ type Gate struct {
 	record   Recorder
 	now      func() time.Time
 
-	attachments [][2]attachment // by rule: of its reads, and of its writes
+	attachments [][]attachment // by rule: of the reads and of the writes of each page
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -232,7 +232,11 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{table: table, policies: policies, record: record, now: now, attachments: make([][2]attachment, len(policies))}, nil
+	g := &Gate{table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
+	for i := range policies {
+		g.attachments[i] = make([]attachment, 2*table.Pages(i))
+	}
+	return g, nil
 }
 
 func (p *Policy) check() error {

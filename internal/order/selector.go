@@ -116,6 +116,29 @@ func hasPair(query, name, value string) bool {
 	}
 }
 
+// Pages returns how many pages a rule lists: the combinations of its values in Query.
+func (t *Table) Pages(rule int) int {
+	pages := 1
+	for i := range t.rules[rule].selectors {
+		pages *= len(t.rules[rule].selectors[i].values)
+	}
+	return pages
+}
+
+// Page returns the index, below [Table.Pages], of the page that a target of the rule names.
+func (t *Table) Page(rule int, target string) (page int) {
+	_, query, _ := strings.Cut(target, "?")
+	for i := range t.rules[rule].selectors {
+		s := &t.rules[rule].selectors[i]
+		if len(s.values) == 1 {
+			continue
+		}
+		named := func(value string) bool { return hasPair(query, s.name, value) }
+		page = page*len(s.values) + max(0, slices.IndexFunc(s.values, named))
+	}
+	return page
+}
+
 // continues reports whether a value may be one of a guarding selector's with more segments: OpenCart 3
 // ignores what follows the method of a class, and Yii 1 reads parameters from it. No router runs code
 // by one segment and ignores the rest.
