@@ -45,12 +45,20 @@ func newEncoder(t testing.TB) *httptest.Server {
 	return b
 }
 
+// slowly is a change of Envoy's configuration that also lets ordergate be slow.
+func slowly(t testing.TB, change func(string) string) func(string) string {
+	if patient := unhurried(t); patient != nil {
+		return both(patient, change)
+	}
+	return change
+}
+
 // TestDecompressedAnswers has a decompressor before ordergate, where ordergate has removed the
 // Accept-Encoding of creates that it adds.
 func TestDecompressedAnswers(t *testing.T) {
 	t.Parallel()
 	b := newEncoder(t)
-	s := newStack(t, settings{backend: strings.TrimPrefix(b.URL, "http://"), orders: 10, envoy: edit(t, firstFilter, decompressor+firstFilter)})
+	s := newStack(t, settings{backend: strings.TrimPrefix(b.URL, "http://"), orders: 10, envoy: slowly(t, edit(t, firstFilter, decompressor+firstFilter))})
 	for i, how := range []string{"", "&chunked"} {
 		id := fmt.Sprint(100 + i)
 		for _, path := range []string{"/orders", "/orders/" + id + "/settle"} {
@@ -104,18 +112,18 @@ func TestEncodedRequests(t *testing.T) {
 		decode bool
 		envoy  func(string) string
 	}{
-		{"as in the example", false, nil},
+		{"as in the example", false, edit(t)},
 		{"ext_authz has the body", false, edit(t, "              failure_mode_allow: true\n",
 			"              failure_mode_allow: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n")},
 		{"decompressed before", true, edit(t, firstFilter, decompressor+firstFilter)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.envoy != nil && !tt.decode {
+			if strings.Contains(tt.name, "ext_authz") {
 				needsSidecar(t, "the module has every body")
 			}
 			b := newBackend(t)
-			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: rules, envoy: tt.envoy})
+			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: rules, envoy: slowly(t, tt.envoy)})
 			for _, c := range []struct {
 				lines   []string
 				zipped  int // how often
