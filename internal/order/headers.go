@@ -1,6 +1,7 @@
 package order
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/headername"
@@ -14,6 +15,7 @@ type headerFacts struct {
 	encoded     bool
 	form        bool  // a Content-Type says that the body may be read as parameters
 	json        bool  // a Content-Type says that the body is some kind of JSON
+	oddCharset  bool  // a Content-Type says that letters are not those of ASCII
 	announced   bool  // the headers say that there is a body
 	hasBody     bool  // not certainly empty
 	claim       claim // of an order
@@ -49,6 +51,7 @@ func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText)
 		kind := formsOf(value)
 		s.form = s.form || kind&(urlencoded|multipart) != 0
 		s.json = s.json || kind&members != 0
+		s.oddCharset = s.oddCharset || hasOddCharset(value)
 	case "content-encoding":
 		s.encoded = s.encoded || !strings.EqualFold(value, "identity")
 	case "content-length":
@@ -153,4 +156,29 @@ func (s *headerFacts) mediaType(want string) bool {
 	}
 	parameter = strings.TrimSpace(parameter)
 	return parameter == "" || strings.EqualFold(parameter, "charset=utf-8") || strings.EqualFold(parameter, `charset="utf-8"`)
+}
+
+// asciiCharsets begin the names of the charsets whose ASCII letters are one byte each, and of which
+// no other byte is one.
+var asciiCharsets = []string{"utf-8", "utf8", "us-ascii", "iso-8859-", "iso8859", "windows-125", "cp125", "gb", "big5", "euc-", "shift_jis", "koi8-"}
+
+// hasOddCharset reports whether a Content-Type names any other charset, such as UTF-16 or EBCDIC.
+// Tomcat decodes the names of a form by it, and those of a query with useBodyEncodingForURI.
+func hasOddCharset(contentType string) bool {
+	for _, rest, found := strings.Cut(lower(contentType), "charset"); found; _, rest, found = strings.Cut(rest, "charset") {
+		rest = strings.TrimLeft(rest, " \t=*'\"")
+		if !slices.ContainsFunc(asciiCharsets, func(begin string) bool { return strings.HasPrefix(rest, begin) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (req *Request) hasOddCharset() bool {
+	for name, value := range all(req.Header) {
+		if name == "content-type" && hasOddCharset(value) {
+			return true
+		}
+	}
+	return false
 }

@@ -34,6 +34,9 @@ func (r *compiled) read(f *finder, path, query string, req *Request) Match {
 	if s.reason != NoReason {
 		return m.refused(Ambiguous, s.reason)
 	}
+	if s.oddCharset && (s.form || query != "") {
+		return m.refused(Ambiguous, ContentType)
+	}
 	if reason := r.readSession(path, req.Target, into); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}

@@ -42,6 +42,9 @@ func (s *screening) screen() Match {
 		s.methods = append(s.methods, s.req.Method)
 	}
 	reason := s.readParameters(s.query, InQuery)
+	if s.query != "" && s.req.hasOddCharset() {
+		reason = ContentType
+	}
 	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
 		reason = s.readCookies()
 	}
@@ -200,39 +203,43 @@ func formsOf(contentType string) (kind form) {
 	return kind
 }
 
-// form derives the set from the headers. Encoded means that the body has a
-// Content-Encoding.
-func (req *Request) form() (kind form, encoded bool) {
+// form derives the set from the headers, and why no backend's reading of the body is certain.
+func (req *Request) form() (kind form, unreadable Reason) {
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
-		return noForm, false
+		return noForm, NoReason
 	}
 	for name, value := range all(req.Header) {
 		switch name {
 		case "content-length":
 			if value == "0" {
-				return noForm, false
+				return noForm, NoReason
 			}
 		case "content-encoding":
-			encoded = encoded || !strings.EqualFold(value, "identity")
+			if !strings.EqualFold(value, "identity") {
+				unreadable = ContentEncoding
+			}
 		case "content-type":
 			kind |= formsOf(value)
+			if hasOddCharset(value) {
+				unreadable = ContentType
+			}
 		}
 	}
-	return kind, encoded
+	return kind, unreadable
 }
 
 // eachField calls see with each field of a form until see returns a reason. With json it
 // also reads the members of JSON. NeedsBody means that the form was not read yet.
 func (req *Request) eachField(json bool, see func(name, value string) Reason) (Result, Reason) {
-	kind, encoded := req.form()
+	kind, unreadable := req.form()
 	if !json {
 		kind &^= members
 	}
 	switch {
 	case kind == noForm:
 		return Unruled, NoReason
-	case encoded:
-		return Ambiguous, ContentEncoding
+	case unreadable != NoReason:
+		return Ambiguous, unreadable
 	case req.BodyState == BodyCut, len(req.Body) > maxScreened,
 		req.BodyState == BodyUnseen && announcedSize(req.Header) > maxScreened:
 		return TooLarge, BodyTooLarge

@@ -136,3 +136,40 @@ func TestOverrideBesideSettlement(t *testing.T) {
 		}
 	}
 }
+
+// TestCharsets has forms and queries in charsets whose letters are not those of ASCII: Tomcat decodes
+// a form's names by its charset, and a query's with useBodyEncodingForURI.
+func TestCharsets(t *testing.T) {
+	const form = typeForm + "; charset="
+	for _, r := range []struct {
+		name, method, target, contentType, body, want string
+	}{
+		{"do=pay in EBCDIC", "POST", "/order", form + "ibm037", "%84%96=%97%81%a8", "content_type"},
+		{"do=pay in UTF-16", "POST", "/order", form + `"UTF-16BE"`, "%00d%00o=%00p%00a%00y", "content_type"},
+		{"a form that is not seen", "POST", "/order", form + "utf-16", "", "content_type"},
+		{"in multipart", "POST", "/order", "multipart/form-data; charset=cp037; boundary=b", "--b--", "content_type"},
+		{"two charsets", "POST", "/order", form + "utf-8;charset=cp037", "a=b", "content_type"},
+		{"an order of the rule in the query", "GET", "/pay?id=43&%89%84=%f4%f2", "text/plain;Charset = ibm037", "", "content_type"},
+		{"do=pay in the query", "POST", "/order?%84%96=%97%81%a8", "text/plain;charset=ibm037", "", "content_type"},
+		{"do=pay in the query, of a path without such a rule", "GET", "/orders?%84%96=%97%81%a8", "text/plain;charset=ibm037", "", ""},
+		{"SOAP", "POST", "/order", "text/xml; charset=utf-16", "<a/>", ""},
+		{"UTF-8", "POST", "/order", form + "UTF-8", "a=%C3%A4", ""},
+		{"Latin 1", "POST", "/order", form + `"iso-8859-1"`, "a=%E4", ""},
+		{"GBK", "POST", "/order", form + "gbk", "a=%C4%E3", ""},
+	} {
+		for _, b := range []Backend{Strict, Tomcat, Spring} {
+			table, err := NewTable([]Rule{
+				{Name: "pay", Methods: []string{"POST"}, Path: "/order", Query: map[string][]string{"do": {"pay"}}, IDs: at(InQuery, "id"), Backend: b},
+				{Name: "create", Methods: []string{"POST"}, Path: "/order", Backend: b},
+				{Name: "link", Methods: []string{"GET"}, Path: "/pay", IDs: at(InQuery, "id"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := oddRequest{r.name, r.method, r.target, HeaderList{{"content-type", r.contentType}}, r.body, r.want}
+			if got := req.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: got %q, want %q", b, r.name, got, r.want)
+			}
+		}
+	}
+}
