@@ -204,7 +204,8 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	}
 	if r.IsBy() && !byKey {
 		fill(doc, path+".for", &o.For, onceFor)
-		o.Fingerprint, o.Keep, o.Scope = FingerprintBody, o.For+onceMeanwhile, OnceParts{}
+		fill(doc, path+".fingerprint", &o.Fingerprint, FingerprintBody)
+		o.Keep, o.Scope = o.For+onceMeanwhile, OnceParts{}
 	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
 	statuses, fingerprint := []OnceStatus{"2xx"}, FingerprintNone

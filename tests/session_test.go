@@ -21,6 +21,9 @@ func TestSettleBySession(t *testing.T) {
   - name: confirm
     match: {methods: [POST], path: /confirm}
     settle: {lock: session, by: [{cookie: OCSESSID}], once: {for: 2s}}
+  - name: any
+    match: {methods: [POST], path: /any}
+    settle: {lock: session, by: [{cookie: OCSESSID}], once: {fingerprint: none}}
   - name: turn
     match: {methods: [POST], path: /turn}
     settle: {lock: session, by: [{cookie: OCSESSID}], once: {for: 0s}}
@@ -96,6 +99,25 @@ func TestSettleBySession(t *testing.T) {
 		if n := p.paid("/confirm") - before; n != 3 {
 			t.Errorf("%d ran", n)
 		}
+	})
+	t.Run("a repeat with another time of jQuery", func(t *testing.T) {
+		before := p.paid("/confirm")
+		for _, target := range []string{"/confirm?a=b&_=1", "/confirm?_=2&a=b", "/confirm?a=b"} {
+			if a := s.must("POST", target, "", "Cookie", "OCSESSID=jquery"); a.status != 200 {
+				t.Errorf("%s: %d %s", target, a.status, a.verdict)
+			}
+		}
+		if n := p.paid("/confirm") - before; n != 1 {
+			t.Errorf("%d ran", n)
+		}
+	})
+	t.Run("any request is a repeat", func(t *testing.T) {
+		for _, body := range []string{"a", "b"} {
+			if a := s.must("POST", "/any", body, "Cookie", "OCSESSID="+session); a.status != 200 {
+				t.Errorf("%s: %d %s", body, a.status, a.verdict)
+			}
+		}
+		p.wantPaid(t, "/any", 1)
 	})
 	t.Run("no session", func(t *testing.T) {
 		for _, cookie := range []string{"a=b", "OCSESSID=", "OCSESSID=%61", "OCSESSID=a+b", "OCSESSID=a=b", "OCSESSID=a; OCSESSID=b", `OCSESSID="a"`} {

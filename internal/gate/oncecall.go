@@ -167,7 +167,7 @@ func (c *Call) isOfBatch(text string) bool {
 // storedName returns the name of the call's stored answers. Answers to different requests do not
 // meet if they are for equal ones that came meanwhile.
 func (c *Call) storedName(once *Once) string {
-	if once.Meanwhile {
+	if once.Meanwhile && once.Fingerprint {
 		return once.Name + "." + c.once.request
 	}
 	return once.Name
