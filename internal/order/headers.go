@@ -163,7 +163,8 @@ func (s *headerFacts) mediaType(want string) bool {
 var asciiCharsets = []string{"utf-8", "utf8", "us-ascii", "iso-8859-", "iso8859", "windows-125", "cp125", "gb", "big5", "euc-", "shift_jis", "koi8-"}
 
 // hasOddCharset reports whether a Content-Type names any other charset, such as UTF-16 or EBCDIC.
-// Tomcat decodes the names of a form by it, and those of a query with useBodyEncodingForURI.
+// Tomcat decodes the names of a form by it, and those of a query with useBodyEncodingForURI. Spring
+// decodes the value of a field by that of its part.
 func hasOddCharset(contentType string) bool {
 	for _, rest, found := strings.Cut(lower(contentType), "charset"); found; _, rest, found = strings.Cut(rest, "charset") {
 		rest = strings.TrimLeft(rest, " \t=*'\"")

@@ -282,7 +282,11 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 			return TooManyParameters
 		}
 		// PHP drops any number of blanks before a name.
-		quoted := bytes.TrimLeft(bytes.TrimLeft(text[1:], " \t\r\n"), "\"' \t")
+		quoted := bytes.TrimLeft(bytes.TrimLeft(text[1:], " \t\r\n"), "\"' \t\\")
+		isWhole := at == len("name") || strings.IndexByte("abcdefghijklmnopqrstuvwxyz_-", folded[at-len("name")-1]) < 0 // not filename
+		if isWhole && (bytes.IndexByte(body[at:len(body)-len(text)], '*') >= 0 || bytes.HasPrefix(quoted, []byte("=?"))) {
+			return ParameterAlias // Tomcat decodes it, by RFC 2231 or RFC 2047
+		}
 		if len(quoted) > maxName {
 			quoted = quoted[:maxName]
 			if bytes.IndexByte(quoted, '[') >= 0 {
@@ -370,7 +374,7 @@ func fieldValue(text []byte) string {
 	if i := bytes.Index(text, []byte("\n\r\n")); i >= 0 && (start < 0 || i < start) {
 		start = i + 1
 	}
-	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 { // PHP ends a header at a NUL
+	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 || hasOddCharset(string(text[:start])) { // PHP ends a header at a NUL
 		return unreadable
 	}
 	value := text[start+2:]

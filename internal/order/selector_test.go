@@ -140,7 +140,8 @@ func TestOverrideBesideSettlement(t *testing.T) {
 // TestCharsets has forms and queries in charsets whose letters are not those of ASCII: Tomcat decodes
 // a form's names by its charset, and a query's with useBodyEncodingForURI.
 func TestCharsets(t *testing.T) {
-	const form = typeForm + "; charset="
+	const form, multi = typeForm + "; charset=", "multipart/form-data; boundary=b"
+	field := func(name string) string { return strings.ReplaceAll(part, `"%s"`, name) }
 	for _, r := range []struct {
 		name, method, target, contentType, body, want string
 	}{
@@ -152,6 +153,11 @@ func TestCharsets(t *testing.T) {
 		{"an order of the rule in the query", "GET", "/pay?id=43&%89%84=%f4%f2", "text/plain;Charset = ibm037", "", "content_type"},
 		{"do=pay in the query", "POST", "/order?%84%96=%97%81%a8", "text/plain;charset=ibm037", "", "content_type"},
 		{"do=pay in the query, of a path without such a rule", "GET", "/orders?%84%96=%97%81%a8", "text/plain;charset=ibm037", "", ""},
+		{"a name of RFC 2231", "POST", "/order", multi, strings.ReplaceAll(field("utf-8''%64%6f"), "name=", "name*="), "parameter_alias"},
+		{"a name of RFC 2047", "POST", "/order", multi, field(`"=?utf-8?B?ZG8=?="`), "parameter_alias"},
+		{"a name of RFC 2047 without quotes", "POST", "/order", multi, field(" =?utf-8?Q?=64=6F?="), "parameter_alias"},
+		{"a value in EBCDIC", "POST", "/order", multi, strings.NewReplacer("%s", "do", "\r\n\r\nx", "\r\nContent-Type: text/plain; charset=ibm037\r\n\r\n\x97\x81\xa8").Replace(part), "parameter_alias"},
+		{"an upload", "POST", "/order", multi, field(`"file"; filename*=utf-8''%e2%82%ac; filename="=?utf-8?B?ZG8=?="`), ""},
 		{"SOAP", "POST", "/order", "text/xml; charset=utf-16", "<a/>", ""},
 		{"UTF-8", "POST", "/order", form + "UTF-8", "a=%C3%A4", ""},
 		{"Latin 1", "POST", "/order", form + `"iso-8859-1"`, "a=%E4", ""},
