@@ -163,7 +163,7 @@ func (w *wreck) watch() (stop func()) {
 					w.t.Errorf("%s: order %d exists, and got %d %s", k.name, n, a.status, a.body)
 					return
 				}
-				time.Sleep(5 * time.Millisecond) // leaves the processors to what is broken and mended
+				time.Sleep(15 * time.Millisecond) // leaves the processors to what is broken and mended
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestFiltersGrow(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: servers.nodes[0].Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	gates := []*stack{kindsStack(t, bed, b, servers, growing), kindsStack(t, bed, b, servers, growing)}
-	binary, file := bed.Build("./cmd/sidecar", true), commandFile(t, gates[0])
+	binary, file := bed.Build("./cmd/sidecar", false), commandFile(t, gates[0])
 	commands := make(chan error, len(growing))
 	for _, k := range growing {
 		if k.capacity != 0 { // it does so by itself
@@ -67,7 +67,7 @@ func TestFiltersGrow(t *testing.T) {
 		case err := <-commands:
 			must(t, err)
 			ended++
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(time.Duration(next-70_000) * 5 * time.Millisecond): // ever longer, as the steps of the growth
 		}
 	}
 	for _, k := range growing {

@@ -71,7 +71,7 @@ func newPair(t *testing.T, b *backend) (*stack, [2]*testbed.Gate) {
 		must(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		sockets := edit(t, "authz: 127.0.0.1:0", "authz: unix:"+dir+"/authz.sock", "proc:  127.0.0.1:0", "proc: unix:"+dir+"/proc.sock")
-		gates[i] = s.Gate(s.Build("./cmd/sidecar", true), sockets(s.GateExample(s.server.Addr(), idFile(t, 100_000))), "--drain-delay=5s")
+		gates[i] = s.Gate(s.Build("./cmd/sidecar", true), sockets(s.GateExample(s.server.Addr(), idFile(t, 20_000))), "--drain-delay=5s")
 		config = strings.ReplaceAll(config, "/run/ordergate-"+name+"/", dir+"/")
 	}
 	s.envoy = s.Envoy(config)
