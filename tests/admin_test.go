@@ -116,7 +116,7 @@ func TestAdminHosts(t *testing.T) {
 func TestAdminCommands(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, settings{backend: newBackend(t).addr(), orders: 10, gate: withToken(t)})
-	binary, file := s.Build("./cmd/sidecar", true), commandFile(t, s)
+	binary, file := s.Build("./cmd/sidecar", false), commandFile(t, s)
 	for _, command := range []string{"filter add orders 11", "filter expand orders", "load --filter orders", "filter info orders"} {
 		out, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(command), "--config", file)...).CombinedOutput()
 		if err != nil {

@@ -201,7 +201,7 @@ func exposedSeries(t *testing.T) []series {
 		source: ", follow: poll",
 	})
 	confirming := strings.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0", 1) + confirmingRule
-	gate := s.Gate(s.Build("./cmd/sidecar", true), confirming, "ORDERS_DSN="+table.dsn)
+	gate := s.Gate(s.Build("./cmd/sidecar", false), confirming, "ORDERS_DSN="+table.dsn)
 	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin), exposedBy(t, "http://"+s.GateAddr(gate, "admin")))
 }
 

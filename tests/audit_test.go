@@ -10,7 +10,7 @@ import (
 // operator runs a command of ordergate, and returns what it prints.
 func (s *stack) operator(file string, args ...string) string {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), s.Build("./cmd/sidecar", true), append(args, "--config", file)...)
+	cmd := exec.CommandContext(s.t.Context(), s.Build("./cmd/sidecar", false), append(args, "--config", file)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("ordergate %q: %v\n%s", args, err, out)

@@ -154,7 +154,7 @@ func TestCreateDedupOverHTTP(t *testing.T) {
 	bed := bedtest.New(t)
 	redis := bed.Redis()
 	config := both(edit(t, createRule, dedupRules), table.fromTable())(bed.GateExample(redis.Addr(), idFile(t, 1)))
-	gate := bed.Gate(bed.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
+	gate := bed.Gate(bed.Build("./cmd/sidecar", false), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	at := "http://" + bed.GateAddr(gate, "http")
 	ask := func(path string, header http.Header) (answer, http.Header) {
 		t.Helper()

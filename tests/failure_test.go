@@ -169,7 +169,7 @@ func TestBadConfiguration(t *testing.T) {
 	bad := s.GateExample(s.server.Addr(), "orders.csv")
 	bad = strings.Replace(bad, "lease: 90s", "lease: soon", 1)
 	bad = strings.Replace(bad, "filter: orders}", "filter: order}", 1)
-	gate, err := s.GateUnready(t.Context(), s.Build("./cmd/sidecar", true), bad)
+	gate, err := s.GateUnready(t.Context(), s.Build("./cmd/sidecar", false), bad)
 	must(t, err)
 	err = gate.Wait(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "exit status 2") {

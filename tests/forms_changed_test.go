@@ -38,7 +38,7 @@ rules:
 				t.Parallel()
 				name := kind + "-" + source
 				start := func(format string) *tableGate {
-					gate, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", true), fmt.Sprintf(config, server, name, kind, source, seed, format), "ORDERS_DSN="+table.dsn)
+					gate, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), fmt.Sprintf(config, server, name, kind, source, seed, format), "ORDERS_DSN="+table.dsn)
 					must(t, err)
 					return &tableGate{Gate: gate, t: t, admin: "http://" + bed.GateAddr(gate, "admin")}
 				}

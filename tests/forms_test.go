@@ -86,7 +86,7 @@ rules:
 				filter, i, format)
 		}
 	}
-	binary, env := bed.Build("./cmd/sidecar", true), []string{"ORDERS_DSN=" + table.dsn, "TOKEN=0123456789abcdef"}
+	binary, env := bed.Build("./cmd/sidecar", false), []string{"ORDERS_DSN=" + table.dsn, "TOKEN=0123456789abcdef"}
 	var gates []*tableGate
 	for _, member := range []string{"one", "two"} {
 		g := &tableGate{Gate: bed.Gate(binary, fmt.Sprintf(config, member), env...), t: t}

@@ -25,7 +25,7 @@ func TestGrowthHasAnEnd(t *testing.T) {
 				most = 32_000
 			}
 			s := newStack(t, settingsOf(t, settings))
-			binary, file := s.Build("./cmd/sidecar", true), commandFile(t, s)
+			binary, file := s.Build("./cmd/sidecar", false), commandFile(t, s)
 			expand := func() (string, error) {
 				out, err := exec.CommandContext(t.Context(), binary, "filter", "expand", "orders", "--config", file).CombinedOutput()
 				return string(out), err

@@ -177,7 +177,7 @@ func TestSockets(t *testing.T) {
 	}
 	text, err := os.ReadFile(s.gate.ConfigFile())
 	must(t, err)
-	second, err := s.GateUnready(t.Context(), s.Build("./cmd/sidecar", true), string(text))
+	second, err := s.GateUnready(t.Context(), s.Build("./cmd/sidecar", false), string(text))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -26,7 +26,7 @@ func TestLoadCountsRows(t *testing.T) {
 			s.member = "load-" + name
 			gate := table.gate(bed, bed.Redis().Addr(), s)
 			for range 2 {
-				load := exec.CommandContext(t.Context(), bed.Build("./cmd/sidecar", true), "load", "--filter", "orders", "--json", "--config", gate.ConfigFile())
+				load := exec.CommandContext(t.Context(), bed.Build("./cmd/sidecar", false), "load", "--filter", "orders", "--json", "--config", gate.ConfigFile())
 				load.Env = append(load.Environ(), "ORDERS_DSN="+table.dsn, "ORDERGATE_LISTEN_ADMIN="+bed.GateAddr(gate.Gate, "admin"))
 				out, err := load.Output()
 				must(t, err)

@@ -34,7 +34,7 @@ func TestMixedRules(t *testing.T) {
 	for name, rules := range actions {
 		lookup := "  - {name: elsewhere, match: {methods: [GET], path: \"/elsewhere/{id}\"}, id: {path: id}, lookup: {filter: orders}}\n"
 		member := fmt.Sprintf("redis:\n  member: %s\n", name)
-		gates[name] = s.Gate(s.Build("./cmd/sidecar", true), strings.Replace(head, "redis:\n", member, 1)+"\nrules:\n"+lookup+rules)
+		gates[name] = s.Gate(s.Build("./cmd/sidecar", false), strings.Replace(head, "redis:\n", member, 1)+"\nrules:\n"+lookup+rules)
 	}
 	for authz := range actions {
 		for proc := range actions {

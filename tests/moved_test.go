@@ -96,7 +96,7 @@ func TestTableBecomesASource(t *testing.T) {
 	const source = "  orders-db: {kind: mysql, dsn_env: ORDERS_DSN, table: "
 	config := strings.Replace(table.config(redis.Addr(), s), "[orders-db]", "[orders-db, more-db]", 1)
 	config = strings.Replace(config, source, strings.Replace(source, "orders-db", "more-db", 1)+"more, id_column: id}\n"+source, 1)
-	process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", true), config, "ORDERS_DSN="+table.dsn)
+	process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), config, "ORDERS_DSN="+table.dsn)
 	must(t, err)
 	gate = &tableGate{Gate: process, t: t, admin: "http://" + bed.GateAddr(process, "admin")}
 	bedtest.Eventually(t, "an order that does not exist is absent", func() bool {

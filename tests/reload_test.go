@@ -169,7 +169,7 @@ func TestReloadOnHangup(t *testing.T) {
 	bedtest.Eventually(t, "the new answer", func() bool { return r.must("GET", "/orders/77", "").status == 410 })
 	bedtest.Eventually(t, "it is counted", func() bool { return r.result("applied") != before })
 
-	gate, err := r.GateUnready(t.Context(), r.Build("./cmd/sidecar", true), r.text)
+	gate, err := r.GateUnready(t.Context(), r.Build("./cmd/sidecar", false), r.text)
 	must(t, err)
 	bedtest.Eventually(t, "its first word", func() bool { return gate.Tail() != "" })
 	for range 20 {

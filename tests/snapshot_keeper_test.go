@@ -45,7 +45,7 @@ func newKeeper(t *testing.T, orders int) *keeper {
 func newKeeperOn(t *testing.T, bed *bedtest.Bed, server *testbed.Redis, orders int) *keeper {
 	t.Helper()
 	k := &keeper{
-		Bed: bed, t: t, server: server, binary: bed.Build("./cmd/sidecar", true),
+		Bed: bed, t: t, server: server, binary: bed.Build("./cmd/sidecar", false),
 		ids: idFile(t, orders), file: filepath.Join(t.TempDir(), "orders.snap"),
 	}
 	k.age(time.Hour)

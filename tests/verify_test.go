@@ -147,7 +147,7 @@ func TestTableDisprovesRefusals(t *testing.T) {
 		t.Errorf("the file's filter: /readyz: %s", text)
 	}
 	load := func() {
-		command := exec.CommandContext(t.Context(), bed.Build("./cmd/sidecar", true), "load", "--filter", "file", "--config", g.ConfigFile())
+		command := exec.CommandContext(t.Context(), bed.Build("./cmd/sidecar", false), "load", "--filter", "file", "--config", g.ConfigFile())
 		command.Env = append(command.Environ(), "ORDERS_DSN="+table.dsn, "ORDERGATE_LISTEN_ADMIN="+admin)
 		if out, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
