@@ -71,8 +71,8 @@ func (b *settlement) onGrant(g gate.Grant) {
 	}
 }
 
-// onLost ends a call that lost its lease before its answer arrived. The stream's end
-// follows.
+// onLost ends a call that lost its lease before its answer arrived, or that lasts too long. The
+// stream's end follows.
 func (b *settlement) onLost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/gate"
@@ -128,6 +129,29 @@ func TestLostCallEnds(t *testing.T) {
 	bedtest.Eventually(t, "Envoy drops it", func() bool { return b.dropped("/orders/1/settle") })
 	s.wantFate("1", held)
 	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
+		t.Errorf("%s leases are counted as lost", n)
+	}
+}
+
+// TestStreamedCallEnds has an answer last for longer than its call may hold the lock: it is broken
+// off, and the lock is held.
+func TestStreamedCallEnds(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: lostSoon(t)})
+	for i, query := range []string{"?do=stream", "?do=stream&status=500"} {
+		path, id := fmt.Sprintf("/orders/%d/settle", i+1), strconv.Itoa(i+1)
+		t.Run(query, func(t *testing.T) {
+			resp, err := http.Post(s.url+path+query, "", http.NoBody)
+			must(t, err)
+			defer resp.Body.Close()
+			if text, err := io.ReadAll(resp.Body); err == nil {
+				t.Errorf("the answer ends, after %q", text)
+			}
+			s.wantFate(id, held)
+		})
+	}
 	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
 		t.Errorf("%s leases are counted as lost", n)
 	}

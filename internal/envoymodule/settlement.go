@@ -21,7 +21,7 @@ import (
 //   - The client leaves after the request was forwarded. The lock is held, unless Envoy
 //     reports that it did not try to reach the backend.
 //   - The lease is lost while the answer arrives. If the worker handles the answer first,
-//     the answer passes. If it handles the loss first, the call is ended.
+//     the answer passes, until max_hold. If it handles the loss first, the call is ended.
 type settlement struct {
 	adapter      *Adapter
 	stream       *Stream // the worker's, except its mailbox
@@ -71,14 +71,14 @@ func (b *settlement) onGrant(grant gate.Grant) {
 	}
 }
 
-// onLost ends a call that lost its lease before its answer arrived. The stream's end
-// follows.
+// onLost ends a call that lost its lease before its answer arrived, or that lasts too long. The
+// stream's end follows.
 func (b *settlement) onLost() {
 	s := b.stream
 	s.mail.post(func() Step {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if s.answered || !b.call.LeaseLost().Refuse {
+		if !b.call.LeaseLost().Refuse {
 			return Step{}
 		}
 		b.adapter.problems.Ended(&b.call)

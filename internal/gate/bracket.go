@@ -5,9 +5,11 @@ package gate
 //	waiting --granted--> running --response--> answered --finished--> done --storing, end--> closed
 //	   |                    |                     |
 //	   |                    |                     +--end--> closed
+//	   |                    |                     +--lost--> broken --finished--> done
+//	   |                    |                                  +--end--> closed
 //	   |                    +--unsent, end--> closed
 //	   |                    +--lost--> ending --end--> closed
-//	   |                                  +--response--> answered
+//	   |                                  +--response--> broken
 //	   +--denied--> closed
 //	   +--response, end--> abandoned --granted, denied--> closed
 //
@@ -24,6 +26,7 @@ const (
 	answered               // the response's headers have arrived: the backend may still be at work
 	done                   // the response has ended
 	ending                 // the lease ended first: the gate is ending the call
+	broken                 // the gate is ending the call, and the response's headers have arrived
 	abandoned              // the caller has left, but the lock may still be granted
 	closed                 // nothing is held
 )
@@ -70,7 +73,7 @@ func (b *bracket) on(e event, outcome Outcome) effect {
 		return b.onWaiting(e)
 	case running:
 		return b.onRunning(e, outcome)
-	case answered, done, ending:
+	case answered, done, ending, broken:
 		return b.onAnswered(e, outcome)
 	case abandoned:
 		switch e {
@@ -129,9 +132,12 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 	switch {
 	case e == response && b.state == ending: // it crossed our reply
-		b.state = answered
+		b.state = broken
 		b.outcome = outcome
-	case e == finished && b.state == answered:
+	case e == lost && b.state == answered && b.outcome != OutcomeNotForwarded:
+		b.state = broken
+		return end
+	case e == finished && (b.state == answered || b.state == broken):
 		b.state = done
 	case e == storing && b.state == done && b.outcome == OutcomeKnown:
 		b.state = closed
@@ -151,4 +157,6 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 
 // isCutOff reports whether the backend's answer has begun but not ended. A script may print
 // its page before it charges the customer.
-func (b *bracket) isCutOff() bool { return b.state == answered && b.outcome == OutcomeKnown }
+func (b *bracket) isCutOff() bool {
+	return (b.state == answered || b.state == broken) && b.outcome == OutcomeKnown
+}

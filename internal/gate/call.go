@@ -290,9 +290,11 @@ func (c *Call) Finished() Step {
 
 // LeaseLost reports what [Call.NotifyLost] signaled. If the call is not answered yet, the
 // gate ends it with an answer of its own. Envoy then drops the unsent part of the request,
-// because another call may run from now on. The outcome is unknown.
+// because another call may run from now on. If its answer has begun, Envoy resets the call.
+// The outcome is unknown. If the lease was lost during the answer, there is nothing left to
+// hold, and the answer may still be stored: the call goes on.
 func (c *Call) LeaseLost() Step {
-	if c.policy.Observe || c.bracket.on(lost, OutcomeUnknown) != end {
+	if c.policy.Observe || c.bracket.state == answered && c.lease.Ended() || c.bracket.on(lost, OutcomeUnknown) != end {
 		return Step{}
 	}
 	c.unknownReason = "the call was ended because its lease ended first"
@@ -304,7 +306,7 @@ func (c *Call) LeaseLost() Step {
 // Ended reports that the stream is over. With Cancel, the result of Acquire is still to
 // come: pass it to Granted, which releases the lock.
 func (c *Call) Ended(ctx context.Context) Step {
-	if c.bracket.isCutOff() {
+	if c.bracket.isCutOff() && c.bracket.state == answered {
 		c.unknownReason = answerCutOff
 		if c.grpcEnded {
 			c.unknownReason = grpcReason(c.grpcStatus)
@@ -316,7 +318,9 @@ func (c *Call) Ended(ctx context.Context) Step {
 }
 
 // AwaitsAnswer reports whether the call was forwarded with a lock, and its answer has not ended.
-func (c *Call) AwaitsAnswer() bool { return c.bracket.state == running || c.bracket.isCutOff() }
+func (c *Call) AwaitsAnswer() bool {
+	return c.bracket.state == running || c.bracket.state == answered && c.bracket.isCutOff()
+}
 
 func (c *Call) bracketEvent(e event, o Outcome) effect {
 	if !c.NeedsLock {

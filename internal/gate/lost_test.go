@@ -16,10 +16,12 @@ func TestLeaseLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		observe  bool
 		answered bool
+		maximum  bool
 		refuse   bool
 	}{
 		"before the answer": {refuse: true},
 		"during the answer": {answered: true},
+		"at its maximum":    {answered: true, maximum: true, refuse: true},
 		"observed":          {observe: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -31,6 +33,9 @@ func TestLeaseLost(t *testing.T) {
 				}
 				if tt.answered {
 					c.Answered(known)
+				}
+				if !tt.maximum {
+					b.lock.Lose()
 				}
 				time.Sleep(time.Hour) // of the bubble
 				if got := c.LeaseLost().Refuse; got != tt.refuse {
