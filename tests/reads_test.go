@@ -65,6 +65,10 @@ func TestWritesPastExtProc(t *testing.T) {
 			} else {
 				s.must("POST", "/settle.php?id=6", "").want(t, 200, "") // by its route, it reaches ext_proc
 			}
+			link("GET", "/settle.php?id=5")
+			bedtest.Eventually(t, "the log names the first one", func() bool {
+				return strings.Contains(gateLog(t, s), "have not reached ext_proc. Unless their clients have left")
+			})
 			for range 4 {
 				link("GET", "/settle.php?id=5")
 				link("GET", "/new.php?do=create&id=77")

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // conditions returns the conditions of readiness. An unreachable Redis adds a reason, and the
@@ -46,7 +49,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 		})
 	}
 	if m.Gate().IsUnattached() {
-		list = append(list, health.Condition{Name: "ext_proc", Reason: "requests that need ext_proc pass ext_authz, and none reaches it: " + Unattached})
+		list = append(list, health.Condition{Name: "ext_proc", Reason: "requests that need ext_proc pass ext_authz, and none reaches it: " + unattached})
 	}
 	if m.attributesMissing.isRecent() {
 		list = append(list, health.Condition{
@@ -79,8 +82,34 @@ func (l *recentEvent) isRecent() bool {
 
 func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
-// Unattached says what has to be done so that requests reach ext_proc.
-const Unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET and each page that a rule lists included"
+// unattached says what has to be done so that requests reach ext_proc.
+const unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET included"
+
+// watchAttachment logs that requests of a rule do not reach ext_proc, until ctx ends.
+func (m *Engine) watchAttachment(ctx context.Context) {
+	const path, over = "the backend gets them with the path /.ordergate/not-bracketed: " + unattached, "no more requests fail to reach ext_proc"
+	none, few := make(map[string]*recurring.Problem), make(map[string]*recurring.Problem) // by rule
+	note := func(problems map[string]*recurring.Problem, rule string, level slog.Level, comes string) {
+		if problems[rule] == nil {
+			problems[rule] = recurring.New(m.log.With("rule", rule), level, comes+path, over)
+		}
+		problems[rule].Note()
+	}
+	for range wait.Every(ctx, time.Second) {
+		m.Gate().Unattached(func(rule string, isFew bool) {
+			if isFew {
+				note(few, rule, slog.LevelWarn, "requests have passed ext_authz, and have not reached ext_proc. Unless their clients have left, ")
+			} else {
+				note(none, rule, slog.LevelError, "requests of a rule pass ext_authz, and none reaches ext_proc: ")
+			}
+		})
+	}
+	for _, problems := range []map[string]*recurring.Problem{none, few} {
+		for _, p := range problems {
+			p.Drop()
+		}
+	}
+}
 
 // Seal returns what hides requests between ext_authz and ext_proc, and what is to be called for one
 // that it cannot reveal. Its key is kept until Close.

@@ -243,6 +243,7 @@ func (m *Engine) Start() {
 	}
 	m.background(m.memory.Run)
 	m.background(m.watchAudit)
+	m.background(m.watchAttachment)
 	m.background(m.eviction.Run)
 	for _, unit := range m.watches {
 		m.background(unit.Watch)

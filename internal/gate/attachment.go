@@ -12,20 +12,21 @@ import (
 // it: Envoy's route skips it, or the chain lacks it. Reads and writes of each page that a rule lists
 // have an attachment of their own, as they may have different routes.
 type attachment struct {
-	arrived atomic.Bool  // one has reached ext_proc
-	passed  atomic.Int64 // how many have passed ext_authz since the last one that did
-	since   atomic.Int64 // when the first of these did, in ns since 1970
-	missing atomic.Int64 // when the latest of too many did, in ns since 1970
+	arrived  atomic.Bool  // one has reached ext_proc
+	passed   atomic.Int64 // how many have passed ext_authz since the last one that did
+	since    atomic.Int64 // when the first of these did, in ns since 1970
+	latest   atomic.Int64 // when the last of these did
+	reported atomic.Int64 // how many of these were reported
 }
 
-// Fewer may be requests of clients that left between the filters. A request takes less time from
-// ext_authz to ext_proc.
 const (
-	minUnattached, unattachedAfter = 3, 3 * time.Second
+	// So few may be requests of clients that left between the filters. A request takes less time from
+	// ext_authz to ext_proc.
+	fewUnattached, unattachedAfter = 3, 3 * time.Second
 	// Once a request has arrived, clients could feign with the rest that none does.
-	minDetached, detachedAfter = 20, 10 * time.Second
-	// missingFor is how long a rule counts as unattached after its last such request.
-	missingFor = 5 * time.Minute
+	fewDetached, detachedAfter = 20, 10 * time.Second
+	// unattachedFor is how long a rule counts as unattached after its last such request.
+	unattachedFor = 5 * time.Minute
 )
 
 // attachment returns that of a rule's requests like this one.
@@ -49,54 +50,71 @@ func (g *Gate) Arrived(rule int, req *order.Request, sealed bool) {
 	if !a.arrived.Load() {
 		a.arrived.Store(true)
 	}
-	if a.passed.Load() != 0 {
-		a.passed.Store(0)
-	}
+	a.begin()
 }
 
 // Passed reports that a request passes ext_authz. It returns whether it is to be sealed: it needs
-// ext_proc, and its rule does not only observe. Attached is false if requests of its rule fail to
-// reach ext_proc.
+// ext_proc, and its rule does not only observe.
 //
 // Gone means that Envoy no longer waits: the client has left, or Envoy's timeout has passed. Such a
 // request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
 // begins anew.
-func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal, attached bool) {
+func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal bool) {
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
-		return false, true
+		return false
 	}
-	seal = !g.policies[d.Rule].Observe && !d.Observed
 	a := g.attachment(d.Rule, req)
 	if gone {
+		a.begin()
+	} else {
+		now := g.now().UnixNano()
+		a.latest.Store(now)
+		if a.passed.Add(1) == 1 {
+			a.since.Store(now)
+		}
+	}
+	return !g.policies[d.Rule].Observe && !d.Observed
+}
+
+// begin begins the count anew.
+func (a *attachment) begin() {
+	if a.passed.Load() != 0 {
 		a.passed.Store(0)
-		return seal, true
+		a.reported.Store(0)
 	}
-	return seal, a.pass(g.now())
 }
 
-func (a *attachment) pass(now time.Time) (attached bool) {
-	passed := a.passed.Add(1)
-	if passed == 1 {
-		a.since.Store(now.UnixNano())
+// missing returns how many requests should have reached ext_proc by now, and whether one did before.
+func (a *attachment) missing(now time.Time) (passed int64, arrived bool) {
+	passed, arrived = a.passed.Load(), a.arrived.Load()
+	since, latest := time.Unix(0, a.since.Load()), time.Unix(0, a.latest.Load())
+	switch {
+	case now.Sub(latest) >= unattachedFor, now.Sub(since) < unattachedAfter,
+		arrived && (passed <= fewDetached || latest.Sub(since) < detachedAfter):
+		return 0, arrived
 	}
-	waited := time.Duration(now.UnixNano() - a.since.Load())
-	if a.arrived.Load() {
-		return passed <= minDetached || waited < detachedAfter
-	}
-	if passed <= minUnattached || waited < unattachedAfter {
-		return true
-	}
-	a.missing.Store(now.UnixNano())
-	return false
+	return passed, arrived
 }
 
-// IsUnattached reports whether requests of a rule have failed to reach ext_proc of late, and none
-// ever has reached it.
-func (g *Gate) IsUnattached() bool {
+// Unattached calls report for each rule with more requests than before that pass ext_authz and do
+// not reach ext_proc. Few may be those of clients that have left.
+func (g *Gate) Unattached(report func(rule string, few bool)) {
 	for rule := range g.attachments {
 		for i := range g.attachments[rule] {
 			a := &g.attachments[rule][i]
-			if last := a.missing.Load(); last != 0 && !a.arrived.Load() && g.now().UnixNano()-last < int64(missingFor) {
+			if passed, _ := a.missing(g.now()); passed > 0 && a.reported.Swap(passed) != passed {
+				report(g.policies[rule].Rule.Name, passed <= fewUnattached)
+			}
+		}
+	}
+}
+
+// IsUnattached reports whether some requests of a rule have not reached ext_proc of late, and none
+// ever has.
+func (g *Gate) IsUnattached() bool {
+	for rule := range g.attachments {
+		for i := range g.attachments[rule] {
+			if passed, arrived := g.attachments[rule][i].missing(g.now()); passed > fewUnattached && !arrived {
 				return true
 			}
 		}

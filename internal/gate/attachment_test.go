@@ -22,64 +22,74 @@ func TestAttachment(t *testing.T) {
 	}
 	target := "/new.php"
 	request := func(method string) *order.Request { return &order.Request{Method: method, Target: target} }
-	pass := func(what string, rule int, method string, requests int, want bool) {
+	pass := func(rule int, method string, requests int, gone bool) {
 		t.Helper()
 		for range requests {
-			seal, attached := g.Passed(&gate.Decision{Rule: rule, Observed: rule == 1}, request(method), false)
-			if attached != want || seal != (rule != 1) {
-				t.Fatalf("%s: attached %t, sealed %t", what, attached, seal)
+			if seal := g.Passed(&gate.Decision{Rule: rule, Observed: rule == 1}, request(method), gone); seal != (rule != 1) {
+				t.Fatalf("rule %d: sealed %t", rule, seal)
 			}
 		}
 	}
-	pass("at first", 0, "POST", 100, true)
-	now = now.Add(3 * time.Second)
-	if g.IsUnattached() {
-		t.Error("unattached at first")
-	}
-	gone := func() {
+	after := func(what string, wait time.Duration, want string, unattached bool) {
 		t.Helper()
-		if seal, attached := g.Passed(&gate.Decision{Rule: 0}, request("POST"), true); !seal || !attached {
-			t.Errorf("a client has left: attached %t, sealed %t", attached, seal)
+		now = now.Add(wait)
+		got := ""
+		g.Unattached(func(rule string, few bool) {
+			got += rule
+			if few {
+				got += ", few"
+			}
+		})
+		if got != want || g.IsUnattached() != unattached {
+			t.Errorf("%s: reported %q, want %q; unattached %t", what, got, want, g.IsUnattached())
 		}
 	}
-	gone()
-	pass("after a client has left", 0, "POST", 100, true)
-	now = now.Add(3 * time.Second)
-	pass("none has arrived", 0, "POST", 1, false)
-	if !g.IsUnattached() {
-		t.Error("not unattached")
-	}
-	pass("reads have another route", 0, "GET", 3, true)
+	after("at first", 0, "", false)
+	pass(0, "POST", 1, false)
+	after("at once", time.Second, "", false)
+	after("one has not arrived", 2*time.Second, "create, few", false)
+	after("the same", time.Second, "", false)
+	pass(0, "POST", 1, true)
+	after("a client has left", time.Hour, "", false)
+	pass(0, "POST", 100, false)
+	after("at once", time.Second, "", false)
+	after("none has arrived", 2*time.Second, "create", true)
+	pass(0, "GET", 3, false)
+	after("reads have another route", 3*time.Second, "create, few", true)
 	g.Arrived(0, request("POST"), false)
-	pass("one that has not passed ext_authz, or behind it", 0, "POST", 1, false)
+	pass(0, "POST", 1, false)
+	after("one that has not passed ext_authz, or behind it", time.Second, "create", true)
+	after("nobody comes any more", 5*time.Minute, "", false)
+	pass(0, "POST", 1, false)
+	after("again", 0, "create", true)
 	g.Arrived(0, request("POST"), true)
-	if g.IsUnattached() {
-		t.Error("unattached after one has arrived")
-	}
-	pass("one has arrived", 0, "POST", 20, true)
-	now = now.Add(10 * time.Second)
-	pass("none for a while", 0, "POST", 1, false)
-	g.Arrived(0, request("POST"), true)
-	pass("again", 0, "POST", 1, true)
+	after("one has arrived", 0, "", false)
 
-	pass("observed", 1, "POST", 4, true)
-	now = now.Add(3 * time.Second)
-	pass("none has arrived", 1, "POST", 1, false)
+	pass(0, "POST", 20, false)
+	after("few after it", 10*time.Second, "", false)
+	pass(0, "POST", 1, false)
+	after("none for a while", 0, "create", false)
+	g.Arrived(0, request("POST"), true)
+	pass(0, "POST", 100, false)
+	after("a flood", 10*time.Second, "", false)
+
+	pass(1, "POST", 4, false)
+	after("observed", 3*time.Second, "observed", true)
 	g.Arrived(1, request("POST"), false)
-	pass("it is not sealed", 1, "POST", 1, true)
+	after("it is not sealed", 0, "", false)
 
 	// Envoy may have a route for one page of a list alone.
 	for _, page := range []string{"a/b", "c/d"} {
 		target = "/index.php?call=x&lang=c/d&route=" + page
-		pass("each page", 2, "POST", 3, true)
+		pass(2, "POST", 4, false)
 	}
 	g.Arrived(2, request("POST"), true)
-	now = now.Add(3 * time.Second)
-	pass("this page has arrived", 2, "POST", 4, true)
+	after("one page has arrived", 3*time.Second, "list", true)
 	target = "/index.php?route=a/b&call=x"
-	pass("this one has not", 2, "POST", 1, false)
+	g.Arrived(2, request("POST"), true)
+	after("the other has, too", 0, "", false)
 
-	if seal, _ := g.Passed(&gate.Decision{Rule: -1}, request("POST"), false); seal {
+	if g.Passed(&gate.Decision{Rule: -1}, request("POST"), false) {
 		t.Error("a request without a rule is sealed")
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
-	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -143,11 +142,8 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 		return nil, err
 	}
 	checks.LogTo(log)
-	unattached := recurring.New(log, slog.LevelError,
-		"requests of a rule pass ext_authz, and none reaches ext_proc: the backend gets them with the path /.ordergate/not-bracketed: "+engine.Unattached,
-		"no more requests fail to reach ext_proc")
 	seal, renewSeal := m.Seal()
-	checks.Attach(seal, func(rule string) { unattached.Note("rule", rule) })
+	checks.Attach(seal)
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing,
 		Seal: seal, RenewSeal: renewSeal, Logger: log,
