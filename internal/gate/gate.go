@@ -216,6 +216,9 @@ type Gate struct {
 	now      func() time.Time
 
 	attachments [][]attachment // by rule: of the reads and of the writes of each page
+
+	enforced      *order.Table // of the rules that do not observe; nil: none of these takes locks, or all rules are such
+	enforcedRules []int        // their indices
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -236,7 +239,22 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	for i := range policies {
 		g.attachments[i] = make([]attachment, 2*table.Pages(i))
 	}
-	return g, nil
+	return g, g.findEnforced()
+}
+
+func (g *Gate) findEnforced() (err error) {
+	var rules []order.Rule
+	locks := false
+	for i := range g.policies {
+		if p := &g.policies[i]; !p.Observe {
+			rules, g.enforcedRules = append(rules, p.Rule), append(g.enforcedRules, i)
+			locks = locks || p.Locks()
+		}
+	}
+	if locks && len(rules) < len(g.policies) {
+		g.enforced, err = order.NewTable(rules)
+	}
+	return err
 }
 
 func (p *Policy) check() error {

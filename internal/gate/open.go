@@ -151,10 +151,24 @@ func hasVerdict(header order.Header, v Verdict) bool {
 // size.
 const MaxSettlement = 1 << 20
 
-// match is the table's match. It also refuses a settlement whose body is too large to
-// buffer.
-func (g *Gate) match(req order.Request) order.Match {
+// Match finds the rule of a request. What a rule in observe mode cannot read may be a request of an
+// enforced rule that takes locks, and is its then: /orders/42%2Fsettle of a lookup.
+func (g *Gate) Match(req order.Request) order.Match {
 	m := g.table.Match(req)
+	if g.enforced == nil || m.Rule < 0 || !g.policies[m.Rule].Observe || !isUnreadable(m) {
+		return m
+	}
+	e := g.enforced.Match(req)
+	if e.Rule < 0 || !g.policies[g.enforcedRules[e.Rule]].Locks() {
+		return m
+	}
+	e.Rule = g.enforcedRules[e.Rule]
+	return e
+}
+
+// match is Match, and refuses a settlement whose body is too large to buffer.
+func (g *Gate) match(req order.Request) order.Match {
+	m := g.Match(req)
 	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
 		return m
 	}

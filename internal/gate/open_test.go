@@ -89,3 +89,40 @@ func eachOddRequest(do func(order.Request)) {
 		}
 	}
 }
+
+// TestObservedBesideEnforced has requests of rules that only observe, which a backend may read as the
+// settlement of an enforced rule. They are refused; without such a rule they pass, as all others.
+func TestObservedBesideEnforced(t *testing.T) {
+	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
+	filter, settle := &gatetest.Filter{Answers: map[string]presence.Answer{"42": presence.Maybe}}, &gate.Settle{Lock: &gatetest.Lock{}}
+	create := &gate.Create{Filter: filter, Learn: gate.Learn{JSON: []string{"orderId"}}, Format: digits}
+	formed := order.HeaderList{{"content-type", "application/x-www-form-urlencoded"}}
+	for _, observed := range []bool{false, true} {
+		g, err := gate.New([]gate.Policy{
+			{Rule: order.Rule{Name: "look", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path, Backend: order.PHP}, Lookup: &gate.Lookup{Filter: filter}, Observe: true},
+			{Rule: order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: path, Backend: order.PHP}, Settle: settle, Observe: observed},
+			{Rule: order.Rule{Name: "pay", Methods: []string{"POST"}, Path: "/order", Query: map[string][]string{"do": {"pay"}}, Backend: order.PHP}, Settle: settle, Observe: observed},
+			{Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/order", Backend: order.PHP}, Create: create, Observe: true},
+		}, &gatetest.Recorder{}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []struct {
+			req   order.Request
+			means bool // another rule, perhaps
+		}{
+			{order.Request{Method: "GET", Target: "/orders/42%2Fsettle"}, true},
+			{order.Request{Method: "POST", Target: "/order", Header: formed, Body: []byte("do=pay")}, true},
+			{order.Request{Method: "POST", Target: "/order", Header: formed, Body: []byte("do=home")}, false},
+			{order.Request{Method: "GET", Target: "/orders/42?id=43"}, false},
+			{order.Request{Method: "GET", Target: "/orders/x"}, false},
+			{order.Request{Method: "GET", Target: "/orders/42"}, false},
+		} {
+			r.req.BodyState = order.BodyComplete
+			want := r.means && !observed
+			if d, call := g.Screen(t.Context(), r.req), g.Open(r.req); d.Refused != want || call.Decision.Refused != want {
+				t.Errorf("settlements observed %t: %s: refused %t and %t, want %t", observed, showRequest(r.req), d.Refused, call.Decision.Refused, want)
+			}
+		}
+	}
+}

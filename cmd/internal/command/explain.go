@@ -269,7 +269,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		Method: q.Method, Target: visible(q.Target),
 		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),
 	}
-	decision, m := q.gate.Screen(ctx, q.Request), q.table.Match(q.Request)
+	decision, m := q.gate.Screen(ctx, q.Request), q.gate.Match(q.Request)
 	if m.Rule < 0 {
 		return e, q.explainUnmatched(e)
 	}
