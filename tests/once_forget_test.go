@@ -143,7 +143,15 @@ func TestUndoRuns(t *testing.T) {
 		p.mu.Lock()
 		held := p.headers["x-ordergate-lease"]
 		p.mu.Unlock()
-		s.must("POST", "/orders/4/settle", "", "x-ordergate-lease", held).want(t, 200, "")
+		done := make(chan answer, 1)
+		go func() {
+			a, _ := s.send(t.Context(), "POST", "/orders/4/settle?for=3s", "", leaseHeader, held)
+			done <- a
+		}()
+		bedtest.Eventually(t, "the backend settles", func() bool { return p.paid("/orders/4/settle") == 2 })
+		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 409, "busy") // delivered twice
+		(<-done).want(t, 200, "")
+		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 200, "replayed")
 	})
 	leave()
 	t.Run("unknown outcome", func(t *testing.T) {

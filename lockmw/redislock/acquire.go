@@ -105,8 +105,11 @@ func (l *Locker) reenterOne(ctx context.Context, key string, o AcquireOption) (p
 	if len(l.nodes) > 1 || !isOwner(o.present) {
 		return part{}, time.Time{}, nil
 	}
-	entry := l.newOwner()
-	a, err := l.reenter(ctx, key, o.present, entry, o.storedBefore())
+	entry, stored := l.newOwner(), o.storedBefore()
+	if stored != "" {
+		entry += "=" + stored // see stored_inner.lua
+	}
+	a, err := l.reenter(ctx, key, o.present, entry, stored)
 	if !isStored(err) {
 		err = l.explain(key, err)
 	}

@@ -306,6 +306,36 @@ func TestStoredInParts(t *testing.T) {
 	})
 }
 
+// TestStoredOnceWithin has two calls present one lease at once: one of them acts, and the other one
+// gets its answer. The outer call may have an inner one act for it.
+func TestStoredOnceWithin(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		outer := acquire(t, l, "k", Stored("pay"))
+		within := func(name string) (*Lease, error) {
+			return l.Acquire(t.Context(), "k", Stored(name), Reenter(outer.Owner()))
+		}
+		inner, err := within("pay")
+		bedtest.Check(t, err)
+		if _, err := within("pay"); !errors.Is(err, ErrBusy) {
+			t.Errorf("the second one at once: %v, want ErrBusy", err)
+		}
+		other, err := within("ship")
+		bedtest.Check(t, err)
+		release(t, inner) // it has done nothing
+		inner, err = within("pay")
+		bedtest.Check(t, err)
+		inner.StoreAnswer("pay", "inner", "", time.Minute)
+		release(t, inner)
+		if _, err := within("pay"); !isStored(err) {
+			t.Errorf("after it: %v, want its answer", err)
+		}
+		release(t, other)
+		release(t, outer)
+	})
+}
+
 // TestStoredAndHandedOver has a call that looks for a stored answer wait behind calls that do not:
 // it does not get the lock from them, but the answer.
 func TestStoredAndHandedOver(t *testing.T) {

@@ -1,10 +1,18 @@
 -- As stored.lua, before a call within a lease: an answer says nothing if a call of this lease has
--- suspended it. This call may act anew.
+-- suspended it. This call may act anew. Of the calls within a lease, one at a time has a name of
+-- stored answers. The outer call may have it too: an inner one may act for it.
 --
 -- KEYS[#KEYS]  the stored answer, a string; the rest as in reenter.lua
--- returns  its text, if there is one
+-- ARGV[3]  the entry, with the name behind "="
+-- returns  its text, if there is one; 0 while another call within the lease has the name
 local stored = redis.call('get', KEYS[#KEYS])
 local text, fence = answer_in(stored)
 if text and not (fence and granted(KEYS[1], ARGV[2]) == tonumber(fence)) then
   return stored
+end
+local name = string.match(ARGV[3], '=.*$')
+for _, part in ipairs(redis.call('zrangebyscore', parts_of(KEYS[1], ARGV[2]), now_ms(), '+inf')) do
+  if part ~= ARGV[3] and string.match(part, '=.*$') == name then
+    return 0
+  end
 end
