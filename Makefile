@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-plain test-faults test-bench \
-	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
+	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -130,10 +130,11 @@ model:
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
-# log, all attacks at once for ten minutes, and the faults of the locks (docs/faults.md).
+# log, all attacks at once for ten minutes, the faults of the locks (docs/faults.md), and that a
+# release has the same bytes twice.
 soak:
 	$(FETCH) all differential redisbloom mariadb postgres spin gcc
-	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel' ./tests
+	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel|TestRelease' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
@@ -197,6 +198,26 @@ build:
 	go build -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \
 		-o bin/ordergate ./cmd/sidecar
 
+# Archives with a static binary for each architecture, and their checksums, in DIST. The same
+# commit and the same Go give the same bytes: make release VERSION=0.1.0
+ARCHES ?= amd64 arm64
+DIST ?= dist
+release:
+	[ -n "$(VERSION)" ] || { echo "make release: name the version: VERSION=0.1.0" >&2; exit 2; }
+	rm -rf $(DIST); mkdir -p $(DIST)/completions
+	CGO_ENABLED=0 go build -o $(DIST)/host ./cmd/ordergate
+	for shell in bash fish zsh; do $(DIST)/host completion $$shell > $(DIST)/completions/ordergate.$$shell || exit 1; done
+	for arch in $(ARCHES); do \
+		name=ordergate_$(VERSION)_linux_$$arch; mkdir $(DIST)/$$name || exit 1; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" \
+			-o $(DIST)/$$name/ordergate ./cmd/ordergate || exit 1; \
+		cp -r $(DIST)/completions LICENSE README.md CHANGELOG.md $(DIST)/$$name && chmod -R u=rwX,go=rX $(DIST)/$$name && \
+		tar -C $(DIST) --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - $$name | gzip -9n > $(DIST)/$$name.tar.gz && \
+		rm -r $(DIST)/$$name || exit 1; \
+	done
+	rm -r $(DIST)/host $(DIST)/completions
+	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
+
 # Each fuzz target for FUZZTIME.
 FUZZTIME ?= 30s
 fuzz:
@@ -212,4 +233,4 @@ fuzz:
 	go test -run '^$$' -fuzz FuzzOpen -fuzztime $(FUZZTIME) ./filter/snapshot
 
 clean:
-	rm -rf bin .cache
+	rm -rf bin dist .cache

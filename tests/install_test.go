@@ -1,10 +1,12 @@
 package tests
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -51,6 +53,47 @@ func TestInstall(t *testing.T) {
 				t.Errorf("ordergate %v, installed by %q: %v\n%s", args, block[1], err, out)
 			}
 		}
+	}
+}
+
+// TestRelease makes a release twice, in two clones. Their bytes are the same. No arm64 program is run.
+func TestRelease(t *testing.T) {
+	if os.Getenv("SOAK") == "" {
+		t.Skip("it compiles everything for two architectures: make soak runs it")
+	}
+	needsSidecar(t, "it has no Envoy")
+	t.Parallel()
+	bed := bedtest.New(t)
+	var sums []string
+	for range 2 {
+		clone, dist := filepath.Join(t.TempDir(), "clone"), t.TempDir()
+		for _, args := range [][]string{
+			{"git", "clone", "-q", "--shared", bed.Root(), clone},
+			{"make", "-C", clone, "release", "VERSION=1.2.3", "DIST=" + dist},
+			{"sh", "-c", "cd " + dist + " && sha256sum -c --quiet SHA256SUMS && for a in *.tar.gz; do tar -xzf $a; done && ls ordergate_1.2.3_linux_arm64/completions/ordergate.bash ordergate_1.2.3_linux_amd64/LICENSE"},
+		} {
+			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", args, err, out)
+			}
+		}
+		out, err := exec.CommandContext(t.Context(), filepath.Join(dist, "ordergate_1.2.3_linux_"+runtime.GOARCH, "ordergate"), "version").Output()
+		if err != nil || string(out) != "ordergate 1.2.3\n" {
+			t.Errorf("ordergate version: %q, %v", out, err)
+		}
+		for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+			f, err := elf.Open(filepath.Join(dist, "ordergate_1.2.3_linux_"+arch, "ordergate"))
+			must(t, err)
+			if f.Machine != machine || f.Section(".interp") != nil {
+				t.Errorf("%s: it is for %v, or needs a loader", arch, f.Machine)
+			}
+			must(t, f.Close())
+		}
+		sum, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS"))
+		must(t, err)
+		sums = append(sums, string(sum))
+	}
+	if sums[0] != sums[1] {
+		t.Errorf("two clones give different bytes:\n%s%s", sums[0], sums[1])
 	}
 }
 
