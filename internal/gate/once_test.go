@@ -103,24 +103,32 @@ func TestOnceBySessionInPath(t *testing.T) {
 	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
 	g := settleOnce(t, lock, &gatetest.Recorder{})
 	g.Policies()[0].Settle.Once.Scope = []string{"authorization", "cookie"}
-	open := func(target string) (gate.Call, gate.Step) {
-		c := g.Open(order.Request{Method: "POST", Target: target, BodyState: order.BodyComplete})
+	open := func(target string, header order.HeaderList) (gate.Call, gate.Step) {
+		c := g.Open(order.Request{Method: "POST", Target: target, Header: header, BodyState: order.BodyComplete})
 		return c, c.Granted(t.Context(), c.Acquire(t.Context()))
 	}
-	c, _ := open("/orders/42/settle;jsessionid=4F?a=1")
-	c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
-	if !c.Finished().Store {
-		t.Fatal("the answer is not stored")
+	settle := func(target string, header order.HeaderList) {
+		c, _ := open(target, header)
+		c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+		if !c.Finished().Store {
+			t.Fatal("the answer is not stored")
+		}
+		_ = c.Store(t.Context())
+		c.Ended(t.Context())
 	}
-	_ = c.Store(t.Context())
-	c.Ended(t.Context())
+	settle("/orders/42/settle;jsessionid=4F?a=1", nil)
 	for target, want := range map[string]gate.Verdict{
 		"/orders/42/settle;jsessionid=4F?a=1": gate.VerdictReplayed, "/orders/42/settle;jsessionid=4F": gate.VerdictReplayed,
 		"/orders/42/settle;jsessionid=5F?a=1": gate.VerdictDuplicate, "/orders/42/settle": gate.VerdictDuplicate,
 	} {
-		if c, step := open(target); c.Decision.Verdict != want {
+		if c, step := open(target, nil); c.Decision.Verdict != want {
 			t.Errorf("%s: %s, want %s: %+v", target, c.Decision.Verdict, want, step)
 		}
+	}
+	cookie := order.HeaderList{{"cookie", "a=b; JSESSIONID=6F"}} // a servlet container takes it first
+	settle("/orders/43/settle;jsessionid=4F", cookie)
+	if c, step := open("/orders/43/settle", cookie); c.Decision.Verdict != gate.VerdictReplayed {
+		t.Errorf("with a cookie: %s: %+v", c.Decision.Verdict, step)
 	}
 }
 

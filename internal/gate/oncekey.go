@@ -86,7 +86,7 @@ func callerOf(scope []string, req order.Request) string {
 	texts := []string{strings.ToLower(req.Host)}
 	for _, name := range scope {
 		texts = appendHeader(texts, req.Header, name)
-		if session := order.SessionInPath(req.Target); name == "cookie" && session != "" {
+		if session := req.SessionInPath(); name == "cookie" && session != "" {
 			texts = append(texts, session)
 		}
 	}

@@ -5,6 +5,9 @@ import "strings"
 // sessionParameter carries a session in the links of a servlet container (Servlet 6.0, 7.1.3).
 const sessionParameter = ";jsessionid="
 
+// servletCookie is the cookie of such a session.
+const servletCookie = "JSESSIONID"
+
 // withoutSession removes the session from the end of a path. It returns false if there is
 // none, or if the path has another semicolon, or the session an unusual character.
 func withoutSession(path string) (string, bool) {
@@ -20,8 +23,28 @@ func withoutSession(path string) (string, bool) {
 	return bare, true
 }
 
-// SessionInPath returns the session behind the path of a target; "": there is none.
-func SessionInPath(target string) string {
+// SessionInPath returns the session behind the path of a request; "": there is none, or a cookie's
+// counts.
+func (req *Request) SessionInPath() string {
+	session := sessionInPath(req.Target)
+	for name, value := range all(req.Header) {
+		if name != "cookie" || session == "" {
+			continue
+		}
+		for list := cookies(value); ; {
+			name, _, ok := list.next()
+			if !ok {
+				break
+			}
+			if strings.EqualFold(name, servletCookie) {
+				return ""
+			}
+		}
+	}
+	return session
+}
+
+func sessionInPath(target string) string {
 	path, _, _ := strings.Cut(target, "?")
 	_, session, _ := strings.Cut(path, sessionParameter)
 	return session
@@ -30,13 +53,13 @@ func SessionInPath(target string) string {
 // isServletSession reports whether the place is the cookie of a servlet container's session. It
 // carries the same session as a link, and Tomcat takes it first.
 func (id *ID) isServletSession() bool {
-	return id.In == InCookie && strings.EqualFold(id.Name, "JSESSIONID")
+	return id.In == InCookie && strings.EqualFold(id.Name, servletCookie)
 }
 
 // readSession records the session that follows the path as the ID in a cookie that is missing. It
 // returns why the request is refused, if it is.
 func (r *compiled) readSession(path, target string, into []idText) Reason {
-	session := SessionInPath(target)
+	session := sessionInPath(target)
 	if session == "" || !profiles[r.Backend].session {
 		return NoReason
 	}
