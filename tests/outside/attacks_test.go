@@ -79,7 +79,7 @@ func fillQueue(ctx context.Context, a *assault, _ string, n int) {
 		})
 	}
 	for a.waiting() < enough && filling.Err() == nil {
-		pause(filling, 20*time.Millisecond)
+		pause(filling, 100*time.Millisecond)
 	}
 	stop()
 	all.Wait()
