@@ -22,7 +22,7 @@ import (
 const modelLimit = 10 * time.Minute
 
 // modelSample is how many mutations there are for each one in a sample.
-const modelSample = 6
+const modelSample = 34
 
 // modelConfigs are the configurations that "make model" searches: those with TRIM of
 // docs/freshness-trim.pml, the others of docs/freshness.pml.
