@@ -48,8 +48,8 @@ type Once struct {
 
 	// These are for the lock of a key, with By.
 	Wait  Wait          `mapstructure:"wait"`  // for the first call to end; default one try
-	Lease time.Duration `mapstructure:"lease"` // 1s to 1h, default 30s
-	Hold  time.Duration `mapstructure:"hold"`  // after an unknown outcome, 1s to 24h, default 90s
+	Lease time.Duration `mapstructure:"lease"` // 1s to 1h, default one and a half times Hold
+	Hold  time.Duration `mapstructure:"hold"`  // after an unknown outcome, 1s to 24h, default 90s, or two thirds of a given Lease
 
 	Duplicate   Reply `mapstructure:"duplicate"`   // the order was settled by another rule of this name, or with other orders; default 409
 	Mismatch    Reply `mapstructure:"mismatch"`    // fingerprint refuses; default 422
@@ -237,8 +237,12 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 		fill(doc, path+".wait.tries", &o.Wait.Tries, 1)
 		fill(doc, path+".wait.every", &o.Wait.Every, 100*time.Millisecond)
 	}
-	fill(doc, path+".lease", &o.Lease, 30*time.Second)
-	fill(doc, path+".hold", &o.Hold, 90*time.Second)
+	hold := 90 * time.Second
+	if o.Lease > 0 {
+		hold = max(time.Second, min(hold, o.Lease/3*2))
+	}
+	fill(doc, path+".hold", &o.Hold, hold)
+	fill(doc, path+".lease", &o.Lease, min(time.Hour, (o.Hold+o.Hold/2+time.Second-1).Truncate(time.Second)))
 	o.InUse.ensureDefaults(doc, path+".in_use", Reply{Status: http.StatusConflict, RetryAfter: time.Second})
 	o.Missing.ensureDefaults(doc, path+".missing", Reply{Status: http.StatusBadRequest})
 	o.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{

@@ -211,7 +211,7 @@ func TestOnceDefaults(t *testing.T) {
 	}
 	key := *order
 	key.Scope, key.Name, key.By, key.Fingerprint, key.Statuses = nil, "", OnceParts{OnceIdempotencyKey}, FingerprintBody, []OnceStatus{"2xx", notRetried}
-	key.Wait, key.Lease, key.Hold = Wait{Tries: 1, Every: 100 * time.Millisecond}, 30*time.Second, 90*time.Second
+	key.Wait, key.Lease, key.Hold = Wait{Tries: 1, Every: 100 * time.Millisecond}, 135*time.Second, 90*time.Second
 	key.InUse, key.Missing = Reply{Status: http.StatusConflict, RetryAfter: time.Second}, Reply{Status: http.StatusBadRequest}
 	key.Unavailable = Reply{
 		Status: http.StatusServiceUnavailable, Body: `{"error":"the request cannot be taken now, try again"}`, RetryAfter: time.Second,

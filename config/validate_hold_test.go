@@ -26,20 +26,25 @@ func TestLongHoldOfAKey(t *testing.T) {
 	for once, want := range map[string]string{
 		"{by: idempotency-key}":                        "",
 		"{by: idempotency-key, hold: 20s, lease: 30s}": "",
-		"{by: idempotency-key, hold: 90s}":             "1: rules[0].once.hold: is longer than two thirds of lease 30s",
+		"{by: idempotency-key, hold: 90s, lease: 30s}": "1: rules[0].once.hold: is longer than two thirds of lease 30s",
+		"{by: idempotency-key, hold: 91s}":             "",
+		"{by: idempotency-key, lease: 30s}":            "",
 	} {
-		wantAdvice(t, "rules: [{name: a, match: {methods: [POST], path: /o}, once: "+once+"}]\n", want)
+		c := wantAdvice(t, "rules: [{name: a, match: {methods: [POST], path: /o}, once: "+once+"}]\n", want)
+		if o := c.Rules[0].Once; want == "" && (o.Hold == 0 || o.Hold > o.Lease/3*2) {
+			t.Errorf("%s: hold %v, lease %v", once, o.Hold, o.Lease)
+		}
 	}
 }
 
-// wantAdvice loads a file, and looks for a part of the advice on it; "": there is none.
-func wantAdvice(t *testing.T, text, want string) {
+// wantAdvice loads a file, looks for a part of the advice on it ("": there is none), and returns it.
+func wantAdvice(t *testing.T, text, want string) *Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ordergate.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, aside, err := LoadWith(path, Options{})
+	c, aside, err := LoadWith(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +55,7 @@ func wantAdvice(t *testing.T, text, want string) {
 	if (want == "") != (got == "") || !strings.Contains(got, want) {
 		t.Errorf("%s: %q, want %q", text, got, want)
 	}
+	return c
 }
 
 // TestFailuresStored has rules that store answers.
