@@ -35,6 +35,22 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o.missing.Note(call.LogArgs()...)
 }
 
+// authzCheck detects that Envoy's chain lacks ext_authz.
+type authzCheck struct {
+	without atomic.Int32 // settlements and creates that have come without it
+	missing *recurring.Problem
+}
+
+// minWithoutAuthz requests do not come while ext_authz waits for ordergate's start.
+const minWithoutAuthz = 20
+
+// checkAuthz checks a request that ext_authz has not sealed.
+func (s *Server) checkAuthz(g *gate.Gate, call *gate.Call) {
+	if call.NeedsAnswer && !call.Observed() && g.NonePasses() && s.authz.without.Add(1) >= minWithoutAuthz {
+		s.authz.missing.Note("rule", call.Rule())
+	}
+}
+
 // endCheck detects whether Envoy shows how answers end. With allow_mode_override: false it does
 // not. Nor does Envoy 1.40 if a filter between ext_proc and the router adds trailers to an answer,
 // as its decompressor does: FilterManager::encodeData does not pass them to a filter that has

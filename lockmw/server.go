@@ -48,6 +48,7 @@ type Server struct {
 	problems   *gate.Problems
 	bodies     bodyCheck
 	attributes attributeCheck
+	authz      authzCheck
 	ends       endCheck
 	waits      cutOffWaits
 	delayed    delayedAnswers
@@ -86,6 +87,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		"Envoy does not report the origin of an answer, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
 			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		"Envoy reports the origin of answers")
+	s.authz.missing = recurring.New(opts.Logger, slog.LevelError,
+		"requests reach ext_proc, and none has passed ext_authz, so that no lookup is refused: have Envoy's filter ext_authz stand before ext_proc",
+		"requests pass ext_authz")
 	s.ends.missing = recurring.New(opts.Logger, slog.LevelError,
 		"calls end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each settlement stays locked for on_unknown_outcome.hold, "+
 			"and each create is a doubt: set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc, and have no decompressor between it and the router",
@@ -151,6 +155,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		pass.hiddenPath = req.Target
 	}
 	a.gate.Arrived(call.Decision.Rule, &req, sealed)
+	if !sealed && s.opts.Seal != nil {
+		s.checkAuthz(a.gate, &call)
+	}
 	if call.NeedsBody && !call.Decision.Refused {
 		body, other, err := s.fetchBody(stream, pass.askForBody(&call, req.Target))
 		switch {

@@ -89,6 +89,21 @@ func TestWritesPastExtProc(t *testing.T) {
 	}
 }
 
+// TestWithoutExtAuthz has a chain with ext_proc alone: settlements are safe, and no lookup is refused.
+func TestWithoutExtAuthz(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "inside Envoy there is one filter")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: func(yaml string) string {
+		start, end := strings.Index(yaml, "          # 1. Lookups"), strings.Index(yaml, "          # 2. Settlements")
+		return yaml[:start] + yaml[end:]
+	}})
+	for range 20 {
+		s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+	}
+	s.wantLogged("ERROR", "none has passed ext_authz")
+}
+
 // TestClientsWhoLeave has clients leave at the start, before their settlements reach ext_proc. That
 // is no trouble of Envoy's.
 func TestClientsWhoLeave(t *testing.T) {

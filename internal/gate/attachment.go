@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,9 @@ func (g *Gate) Arrived(rule int, req *order.Request, sealed bool) {
 // request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
 // begins anew.
 func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal bool) {
+	if !g.passed.Load() {
+		g.passed.Store(true)
+	}
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
 		return false
 	}
@@ -74,6 +78,11 @@ func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal bool) {
 		}
 	}
 	return !g.policies[d.Rule].Observe && !d.Observed
+}
+
+// NonePasses reports whether no request has passed ext_authz, which refuses the lookups of a rule.
+func (g *Gate) NonePasses() bool {
+	return !g.passed.Load() && slices.ContainsFunc(g.policies, func(p Policy) bool { return p.Lookup != nil && !p.HasCalls() })
 }
 
 // begin begins the count anew.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -216,6 +217,7 @@ type Gate struct {
 	now      func() time.Time
 
 	attachments [][]attachment // by rule: of the reads and of the writes of each page
+	passed      atomic.Bool    // a request has passed ext_authz
 
 	enforced      *order.Table // of the rules that do not observe; nil: none of these takes locks, or all rules are such
 	enforcedRules []int        // their indices
