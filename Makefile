@@ -79,7 +79,7 @@ test-beside:
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:
-	$(GOTEST) -p 1 -short ./internal/changelog ./internal/redisbatch ./lockmw/redislock
+	$(GOTEST) -p 1 -short -parallel 8 ./internal/changelog ./internal/redisbatch ./lockmw/redislock
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
@@ -96,9 +96,9 @@ test-plain:
 test-faults:
 	cd tests/faults && $(GOTEST) -race -parallel 3 ./...
 
-# The benchmarks measure a little.
+# The benchmarks measure a little. That of trimming waits for most of a minute.
 test-bench:
-	$(GOTEST) -p 2 ./tests/bench/...
+	$(GOTEST) -p 2 ./tests/bench/trim ./tests/bench/...
 	for module in $(filter tests/bench/%,$(MODULES)); do (cd $$module && $(GOTEST) ./...) || exit 1; done
 
 # The tests of the tools, which are in Python.
