@@ -366,6 +366,9 @@ func (v *validator) onceByKey(path string, o *Once) {
 		}
 	}
 	v.onceParts(path, "by", o.By)
+	if slices.Equal(o.By, OnceParts{OnceBody}) && !v.given(path+".scope") {
+		v.reject(path+".by", "has the body alone, so a caller may get the answer of another: add {header: name}, or give scope ([]: all callers are one)")
+	}
 	v.onceParts(path, "scope", o.Scope)
 	if v.given(path+".for") && v.given(path+".keep") {
 		v.reject(path+".for", "is another name of keep: remove one of the two")

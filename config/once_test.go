@@ -140,7 +140,10 @@ func TestOnce(t *testing.T) {
 		{"no part", onceKey + "{by: []}}", []string{
 			"0].once.by: is empty: give a part, such as idempotency-key, or remove it",
 		}},
-		{"keep by both names", onceKey + "{by: body, keep: 3s, for: 3s}}", []string{"0].once.for: is another name of keep: remove one of the two"}},
+		{"a body without a caller", onceKey + "{by: [body]}}", []string{
+			"0].once.by: has the body alone, so a caller may get the answer of another: add {header: name}, or give scope ([]: all callers are one)",
+		}},
+		{"keep by both names", onceKey + "{by: body, scope: [], keep: 3s, for: 3s}}", []string{"0].once.for: is another name of keep: remove one of the two"}},
 
 		{"out of range", onceKey + `{by: idempotency-key, keep: 999ms, lease: 999ms, hold: 999ms, max_body: -1, statuses: [], fingerprint: headers, wait: {tries: 0}, in_use: {status: 199}, missing: {status: 199}, unavailable: {status: 199}, mismatch: {status: 199}}}`, []string{
 			"0].once.wait.tries: 0 is out of range: 1 to 1000 are allowed",
@@ -155,7 +158,7 @@ func TestOnce(t *testing.T) {
 			"0].once.max_body: -1 is out of range: 0 to 1048576 are allowed",
 			"0].once.mismatch.status: 199 is out of range: 200 to 599 are allowed",
 		}},
-		{"out of range at the other end", onceKey + "{by: body, for: 8761h, lease: 61m, hold: 25h, max_body: 1_048_577}}", []string{
+		{"out of range at the other end", onceKey + "{by: body, scope: [], for: 8761h, lease: 61m, hold: 25h, max_body: 1_048_577}}", []string{
 			"0].once.lease: 1h1m is out of range: 1s to 1h are allowed",
 			"0].once.hold: 25h is out of range: 1s to 24h are allowed",
 			"0].once.for: 8761h is out of range: 1s to 8760h are allowed",

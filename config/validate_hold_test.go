@@ -63,15 +63,15 @@ func TestFailuresStored(t *testing.T) {
 	const settle = `match: {methods: [POST], path: /pay}, id: {json: id}, settle: {lock: a, once: {}}`
 	for rule, want := range map[string]string{
 		settle: "3: rules[0].settle.once: stores each answer with 2xx",
-		settle + ", answer: {done: [{json: {code: 200}}]}":                                                  "",
-		settle + ", answer: {absent: [{json: {code: 404}}]}":                                                "rules[0].settle.once",
-		`match: {methods: [POST], path: "/pay/{id}"}, id: {path: id}, settle: {lock: a, once: {}}`:          "",
-		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_json: id}, once: {}}`:   "rules[0].create.once",
-		`match: {methods: [POST], path: /new}, id: {json: id}, settle: {lock: a}, once: {by: [body]}`:       "rules[0].once",
-		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_header: id}, once: {}}`: "",
-		settle + `, answer: {failed: [{status: 200, content_type: text/html}]}`:                             "",
-		settle + `, backend: php, answer: {done: [{json: {code: 200}}]}`:                                    "rules[0].settle.once: stores no answer in which PHP has printed a notice",
-		settle + `, backend: php, answer: {done: [{status: 200, header: {x-paid: "1"}}]}`:                   "",
+		settle + ", answer: {done: [{json: {code: 200}}]}":                                                       "",
+		settle + ", answer: {absent: [{json: {code: 404}}]}":                                                     "rules[0].settle.once",
+		`match: {methods: [POST], path: "/pay/{id}"}, id: {path: id}, settle: {lock: a, once: {}}`:               "",
+		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_json: id}, once: {}}`:        "rules[0].create.once",
+		`match: {methods: [POST], path: /new}, id: {json: id}, settle: {lock: a}, once: {by: [body], scope: []}`: "rules[0].once",
+		`match: {methods: [POST], path: /new}, create: {filter: f, learn: {response_header: id}, once: {}}`:      "",
+		settle + `, answer: {failed: [{status: 200, content_type: text/html}]}`:                                  "",
+		settle + `, backend: php, answer: {done: [{json: {code: 200}}]}`:                                         "rules[0].settle.once: stores no answer in which PHP has printed a notice",
+		settle + `, backend: php, answer: {done: [{status: 200, header: {x-paid: "1"}}]}`:                        "",
 	} {
 		wantAdvice(t, "locks: {a: {}}\nfilters: {f: {}}\nrules: [{name: a, "+rule+"}]\n", want)
 	}

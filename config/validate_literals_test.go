@@ -16,7 +16,7 @@ func TestLiteralNames(t *testing.T) {
 		plain   = `settle: {lock: a}`
 		once    = `settle: {lock: a, once: {}}`
 		undo    = `settle: {lock: a, once: {name: s}}}` + "\n  - " + `{name: undo, match: {methods: [POST], path: "/u/{id}"}, id: {path: id}, settle: {lock: a, once: {forget: true}}`
-		byKey   = `settle: {lock: a}, once: {by: body}`
+		byKey   = `settle: {lock: a}, once: {by: body, scope: []}`
 		shop    = `parts: {shop: {header: x-shop}}, settle: {lock: a}`
 		limited = `settle: {lock: b, limit: {lock: a, id: {header: x-merchant}}}`
 		other   = "\n  - " + `{name: l, match: {methods: [GET], path: "/o/{id}"}, id: {path: id}, parts: {tenant: {header: x-tenant}}, lookup: {filter: orders}`

@@ -21,7 +21,7 @@ func TestStoredTakesRestart(t *testing.T) {
 		undo    = `{name: undo, match: {methods: [POST], path: "/o/{id}/undo"}, id: {path: id}, settle: {lock: a, once: {forget: true}}}`
 		payment = `{name: payment, match: {methods: [POST], path: "/p"}, once: {by: [{header: x-a}, body], scope: [authorization, {header: x-b}]}}`
 		create  = `{name: order, match: {methods: [POST], path: "/o"}, create: {filter: orders, learn: {response_json: id}, once: {}}}`
-		tenants = `{name: tenants, match: {methods: [POST], path: "/t/{id}"}, id: {path: id}, parts: {tenant: {header: x-tenant}}, settle: {lock: t}, once: {by: body}}`
+		tenants = `{name: tenants, match: {methods: [POST], path: "/t/{id}"}, id: {path: id}, parts: {tenant: {header: x-tenant}}, settle: {lock: t}, once: {by: body, scope: []}}`
 	)
 	with := func(rule string, replace ...string) string { return strings.NewReplacer(replace...).Replace(rule) }
 	for _, tt := range []struct {
@@ -51,7 +51,7 @@ func TestStoredTakesRestart(t *testing.T) {
 		{"the order of the scope", [][]string{{payment}, {with(payment, "authorization, {header: x-b}", "{header: x-b}, authorization")}}, nil},
 		{"the name of a rule with keys", [][]string{{payment}, {with(payment, "name: payment", "name: pay")}}, []string{"rules.pay.name"}},
 		{"how long a key is kept", [][]string{{payment}, {with(payment, "once: {", "once: {for: 3s, wait: {up_to: 2s}, required: true, ")}}, nil},
-		{"the key of a create", [][]string{{create}, {with(create, "once: {}", "once: {by: body}")}}, []string{"rules.order.create.once.by"}},
+		{"the key of a create", [][]string{{create}, {with(create, "once: {}", "once: {by: body, scope: []}")}}, []string{"rules.order.create.once.by"}},
 		{"the scope of a create", [][]string{{create}, {with(create, "once: {}", "once: {scope: [authorization]}")}}, []string{"rules.order.create.once.scope"}},
 		{"the form of a tenant", [][]string{{tenants}, {with(tenants, "x-tenant", "x-tenant, format: uuid")}}, []string{"rules.tenants.parts", "rules.tenants.settle.lock"}},
 	} {

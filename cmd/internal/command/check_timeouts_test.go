@@ -100,7 +100,7 @@ filters: {orders: {sources: [table]}}
 sources: {table: {kind: mysql, dsn_env: DSN, table: orders, id_column: id}}
 locks: {settlement: {wait: {up_to: 1s}}, merchants: {kind: semaphore, permits: 2, key: "m:{id}", wait: {tries: 3, every: 500ms}}}
 rules:
-  - {name: note, match: {methods: [POST], path: /n}, once: {by: body, wait: {up_to: 5s}}}
+  - {name: note, match: {methods: [POST], path: /n}, once: {by: body, scope: [], wait: {up_to: 5s}}}
   - name: settle
     match: {methods: [POST], path: "/o/{id}"}
     id: {path: id}
