@@ -149,7 +149,7 @@ format:
 lint: format prose
 	go vet $$(go list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...)
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
-	$(GOLANGCI) run ./...
+	$(GOLANGCI) run --allow-parallel-runners ./...
 
 # How the documentation is written: the style is in tools/prose/. PAGES chooses some.
 prose:

@@ -52,7 +52,10 @@ func (f *Format) session(text string) (string, bool) {
 		token = token[:strings.LastIndexByte(token, '.')] // its signature has several spellings in base64
 	case !f.AsHeader && len(token) > minSession:
 		if i := strings.IndexAny(token[minSession:], ".!"); i >= 0 {
-			token = token[:minSession+i] // servlet containers drop the name of a node
+			if i += minSession; len(token)-i-1 > i {
+				return "", false // what is behind may be the session, and what is before everybody's
+			}
+			token = token[:i] // servlet containers drop the name of a node
 		}
 	}
 	return token, true
