@@ -99,6 +99,9 @@ func (p *payer) serve(w http.ResponseWriter, r *http.Request) {
 		defer w.Header().Set("X-Sum", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if query.Has("untyped") {
+		w.Header()["Content-Type"] = nil
+	}
 	w.WriteHeader(status)
 	if status != http.StatusNoContent {
 		_, _ = w.Write(answer)

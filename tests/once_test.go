@@ -50,6 +50,14 @@ func TestSettleOnce(t *testing.T) {
 			}
 		}
 	})
+	t.Run("without a type", func(t *testing.T) {
+		s.must("POST", "/orders/153/settle?untyped", "").want(t, 200, "")
+		again := s.must("POST", "/orders/153/settle?untyped", "")
+		again.want(t, 200, "replayed")
+		if got := again.header.Get("Content-Type"); got != "text/plain" {
+			t.Errorf("content type %q", got)
+		}
+	})
 	t.Run("another host", func(t *testing.T) {
 		s.must("POST", "/orders/151/settle", "").want(t, 200, "")
 		s.must("POST", "/orders/151/settle", "", "Host", "shop.example").want(t, 409, "duplicate")
