@@ -2,9 +2,7 @@ package gate
 
 import (
 	"errors"
-	"fmt"
 	"mime"
-	"net/http"
 	"regexp"
 	"slices"
 
@@ -173,38 +171,3 @@ func (list readings) ofLookup(body []byte, whole, notFound bool) Meaning {
 
 // failed reports whether the answer to a call says that nothing was done.
 func (m Meaning) failed() bool { return m == MeansFailed || m == MeansAbsent }
-
-// check returns whether the answer is stored by one of the two, and a reason for the log if it is
-// not. A failure by the rule's answer is no reason: any client can cause one. Of any other answer
-// that cannot be given again, what was done is stored: a client could choose its size, or its status
-// by Accept.
-func (o *onceCall) check(once *Once) (OnceResult, string) {
-	// Of an answer whose body is too large to be read, or encoded, the meaning is not certain.
-	whole := len(o.body) == o.size && !o.encoded
-	means := o.readings.means(o.body, whole)
-	switch {
-	case o.grpcFailed:
-		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
-	case means.failed():
-		return OnceStatus, ""
-	case o.saysDone && whole && means != MeansDone:
-		return OnceStatus, "the rule's answer does not say that it is done: the same call will reach the backend"
-	case !once.Stores(o.status) && (len(once.Forget) > 0 || means != MeansDone && !isDone(o.status)):
-		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
-	case !once.Stores(o.status):
-		return OnceUnfit, fmt.Sprintf("its status %d is not one of statuses: the same call will be refused", o.status)
-	case len(once.Forget) > 0:
-		return OnceForgotten, ""
-	case o.unfit != "":
-		return OnceUnfit, o.unfit + ": the same call will be refused"
-	case o.size > once.MaxBody:
-		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
-	}
-	return OnceStored, ""
-}
-
-// isDone reports whether an answer of this status is no failure by itself. A client repeats its
-// request after 307 and 308 (RFC 9110, 15.4.8).
-func isDone(status int) bool {
-	return status < 400 && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect
-}

@@ -62,9 +62,9 @@ const (
 	OnceStored    OnceResult = iota // the answer is stored
 	OnceReplayed                    // a stored answer was given
 	OnceForgotten                   // stored answers were deleted
-	OnceStatus                      // the answer's status is that of a failure
+	OnceStatus                      // the answer's status is not one that is stored
 	OnceTooLarge                    // the answer's body is larger than the limit: what was done is stored
-	OnceUnfit                       // the answer depends on more than the request, or has trailers, or another status: the same
+	OnceUnfit                       // the answer depends on more than the request, or has trailers: the same
 	OnceFailed                      // Redis did not store the answer in time
 	OnceDuplicate                   // the order was settled in another way
 	OnceMismatch                    // the key was used for another request
@@ -403,6 +403,32 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 // minReadBody is how many bytes of an answer are read if they decide what it means, also if fewer
 // can be stored. It is the default of max_body.
 const minReadBody = 64 << 10
+
+// check returns whether the answer is stored by one of the two, and a reason for the log if it is
+// not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
+// too large or unfit, what was done is stored: the client of a later call could choose that.
+func (o *onceCall) check(once *Once) (OnceResult, string) {
+	// Of an answer whose body is too large to be read, or encoded, the meaning is not certain.
+	whole := len(o.body) == o.size && !o.encoded
+	means := o.readings.means(o.body, whole)
+	switch {
+	case o.grpcFailed:
+		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
+	case means.failed():
+		return OnceStatus, ""
+	case o.saysDone && whole && means != MeansDone:
+		return OnceStatus, "the rule's answer does not say that it is done: the same call will reach the backend"
+	case !once.Stores(o.status):
+		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
+	case len(once.Forget) > 0:
+		return OnceForgotten, ""
+	case o.unfit != "":
+		return OnceUnfit, o.unfit + ": the same call will be refused"
+	case o.size > once.MaxBody:
+		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
+	}
+	return OnceStored, ""
+}
 
 // storedHeaders returns the headers that one of the two stores.
 func (o *onceCall) storedHeaders(once *Once) (list [][2]string) {
