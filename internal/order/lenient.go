@@ -32,9 +32,11 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 		if !t.plainNear {
 			return Match{Rule: -1} // there is only one reading
 		}
-		if m = t.lookUpNear(req, path, &t.near); m.Result == Unruled {
-			m = t.viewed(req, path)
+		find := func(reading string, in *tree) bool {
+			m = t.lookUpNear(req, reading, in)
+			return m.Result != Unruled
 		}
+		_ = find(path, &t.near) || t.viewed(path, find)
 		m.Offset = -1
 		return m
 	}
@@ -48,9 +50,7 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 // matchReadings searches a tree for each reading of a path.
 func (t *Table) matchReadings(req *Request, path string, in *tree) (m Match) {
 	if t.readings(path, in, func(reading string, in *tree) bool {
-		if m = t.lookUpNear(req, reading, in); m.Result == Unruled && in == &t.near {
-			m = t.viewed(req, reading)
-		}
+		m = t.lookUpNear(req, reading, in)
 		return m.Result != Unruled
 	}) {
 		return m
@@ -109,7 +109,7 @@ func (t *Table) variants(path string, in *tree, try reader) bool {
 	for _, c := range candidates {
 		c = resolve(c)
 		c = t.near.spell(c) // so that scripts are found in any spelling that counts
-		if t.lenient.indexPHP && (t.scripts(c, in, try) || t.withoutScripts(c, try)) || t.tails(c, in, try) {
+		if t.lenient.indexPHP && (t.scripts(c, in, try) || t.withoutScripts(c, try)) || t.tails(c, in, try) || in == &t.near && t.viewed(c, try) {
 			return true
 		}
 	}

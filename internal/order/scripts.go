@@ -73,7 +73,7 @@ func (t *Table) mountOf(path string) (found []*mount) {
 	if len(t.mounts) == 0 || t.isPlain(path) {
 		return nil
 	}
-	t.readings(path, &t.near, func(reading string, _ *tree) bool {
+	t.readings(path, nil, func(reading string, _ *tree) bool {
 		reading = lower(reading)
 		for i, m := range t.mounts {
 			rest, ok := strings.CutPrefix(reading, m.script)
@@ -118,19 +118,19 @@ func withViews(scripts []string) []string {
 	return scripts
 }
 
-// viewed finds the script that Apache runs for a path by MultiViews: that on the path without .php,
-// which gets the rest as PATH_INFO.
-func (t *Table) viewed(req *Request, path string) Match {
+// viewed calls try with the scripts that Apache runs for a path by MultiViews, until try returns true:
+// each on the path without .php, which gets the rest as PATH_INFO. A path with another suffix is none.
+func (t *Table) viewed(path string, try reader) bool {
 	for i, segments := 1, 1; i <= len(path) && segments <= t.depth; i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		if m := t.lookUpNear(req, path[:i], &t.views); m.Result != Unruled {
-			return m
+		if try(path[:i], &t.views) {
+			return true
 		}
 		segments++
 	}
-	return Match{Rule: -1}
+	return false
 }
 
 // scriptEnd ends the name of a script of PHP.
@@ -189,5 +189,5 @@ func (t *Table) isController(path string, controllers []string) bool {
 		}
 		return false
 	}
-	return is(path) || len(controllers) > 0 && !t.isPlain(path) && t.readings(path, &t.near, func(reading string, _ *tree) bool { return is(reading) })
+	return is(path) || len(controllers) > 0 && !t.isPlain(path) && t.readings(path, nil, func(reading string, _ *tree) bool { return is(reading) })
 }

@@ -38,6 +38,8 @@ func TestScripts(t *testing.T) {
 			{"without its suffix", "POST", "/settle?id=42", nil, "", "path_near"},
 			{"without its suffix, and PATH_INFO", "POST", "/settle/x/y?id=42", nil, "", "path_near"},
 			{"without its suffix, escaped", "POST", "/%73ettle?id=42", nil, "", "path_near"},
+			{"another file of that name", "GET", "/settle.css?v=3", nil, "", ""},
+			{"another file below that name", "GET", "/settle.d/x.js", nil, "", ""},
 			{"a longer name", "POST", "/settled?id=42", nil, "", ""},
 			{"in another folder", "POST", "/x/settle?id=42", nil, "", ""},
 			{"a page of that name", "GET", "/settle/help", nil, "", ""},
