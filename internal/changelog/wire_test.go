@@ -34,6 +34,9 @@ func wired(t *testing.T, s server, i *instance) *wire {
 	return w
 }
 
+// passes marks the context of a command that passes: those that set its connection up do, too.
+type passes struct{}
+
 // set changes the fate of later commands, and waits for the replies to those that pass.
 func (w *wire) set(f fate) {
 	w.mu.Lock()
@@ -49,6 +52,9 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if ctx.Value(passes{}) != nil {
+			return next(ctx, cmd)
+		}
 		w.mu.Lock()
 		f := w.fate
 		if f == nil {
@@ -57,7 +63,7 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		w.mu.Unlock()
 		if f == nil {
-			return next(ctx, cmd)
+			return next(context.WithValue(ctx, passes{}, true), cmd)
 		}
 		return f(ctx, cmd, next)
 	}
