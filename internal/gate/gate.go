@@ -219,8 +219,8 @@ type Gate struct {
 	attachments [][]attachment // by rule: of the reads and of the writes of each page
 	passed      atomic.Bool    // a request has passed ext_authz
 
-	enforced      *order.Table // of the rules that do not observe; nil: none of these takes locks, or all rules are such
-	enforcedRules []int        // their indices
+	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests
+	lockingRules []int        // their indices
 }
 
 // New builds a gate. The first policy whose rule matches decides. The error names the first
@@ -241,20 +241,21 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	for i := range policies {
 		g.attachments[i] = make([]attachment, 2*table.Pages(i))
 	}
-	return g, g.findEnforced()
+	return g, g.findLocking()
 }
 
-func (g *Gate) findEnforced() (err error) {
+func (g *Gate) findLocking() (err error) {
 	var rules []order.Rule
-	locks := false
+	observes := false
 	for i := range g.policies {
-		if p := &g.policies[i]; !p.Observe {
-			rules, g.enforcedRules = append(rules, p.Rule), append(g.enforcedRules, i)
-			locks = locks || p.Locks()
+		p := &g.policies[i]
+		observes = observes || p.Observe || p.Share != nil
+		if p.Locks() {
+			rules, g.lockingRules = append(rules, p.Rule), append(g.lockingRules, i)
 		}
 	}
-	if locks && len(rules) < len(g.policies) {
-		g.enforced, err = order.NewTable(rules)
+	if observes && len(rules) > 0 {
+		g.locking, err = order.NewTable(rules)
 	}
 	return err
 }

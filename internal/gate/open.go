@@ -155,15 +155,24 @@ const MaxSettlement = 1 << 20
 // enforced rule that takes locks, and is its then: /orders/42%2Fsettle of a lookup.
 func (g *Gate) Match(req order.Request) order.Match {
 	m := g.table.Match(req)
-	if g.enforced == nil || m.Rule < 0 || !g.policies[m.Rule].Observe || !isUnreadable(m) {
-		return m
+	if m.Rule >= 0 && g.policies[m.Rule].Observe && isUnreadable(m) {
+		if l := g.matchLocking(req); l.Rule >= 0 {
+			return l
+		}
 	}
-	e := g.enforced.Match(req)
-	if e.Rule < 0 || !g.policies[g.enforcedRules[e.Rule]].Locks() {
-		return m
+	return m
+}
+
+// matchLocking is Match by the enforced rules that take locks.
+func (g *Gate) matchLocking(req order.Request) order.Match {
+	if g.locking == nil {
+		return order.Match{Rule: -1}
 	}
-	e.Rule = g.enforcedRules[e.Rule]
-	return e
+	m := g.locking.Match(req)
+	if m.Rule >= 0 {
+		m.Rule = g.lockingRules[m.Rule]
+	}
+	return m
 }
 
 // match is Match, and refuses a settlement whose body is too large to buffer.

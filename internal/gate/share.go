@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math/bits"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -37,7 +38,7 @@ func (g *Gate) policy(m *order.Match, req *order.Request) *Policy {
 //
 //go:noinline
 func (g *Gate) shared(p *Policy, m *order.Match, req *order.Request) *Policy {
-	if p.Share.enforces(m, req.Header, p.Locks()) || mayMeanOtherRule(m, req) && g.locks(req) {
+	if p.Share.enforces(m, req.Header, p.Locks()) || isUnreadable(*m) && g.mayLock(m, req) {
 		return p
 	}
 	return p.Share.Others
@@ -67,12 +68,23 @@ func (s *Share) enforces(m *order.Match, header order.Header, locks bool) bool {
 	return m.Result == order.NeedsBody && m.ID != "" && s.hasOrder(m)
 }
 
-// mayMeanOtherRule reports whether a backend may read an unreadable request as one of another
-// rule: /orders/42%2Fsettle is /orders/{id} to the gate, and a settlement to some backends.
-func mayMeanOtherRule(m *order.Match, req *order.Request) bool {
-	if !isUnreadable(*m) {
-		return false
+// mayLock reports whether a backend may read an unreadable request as one for which a rule takes locks:
+// /orders/42%2Fsettle is /orders/{id} to the gate, and a settlement to some backends.
+func (g *Gate) mayLock(m *order.Match, req *order.Request) bool {
+	if l := g.matchLocking(*req); l.Rule >= 0 && g.policies[l.Rule].locksFor(req) {
+		return true
 	}
+	return mayMeanOtherRule(m, req) && slices.ContainsFunc(g.policies, func(p Policy) bool { return p.Locks() && p.locksFor(req) })
+}
+
+// locksFor reports whether the share of a rule that takes locks may have this request.
+func (p *Policy) locksFor(req *order.Request) bool {
+	return p.Share == nil || p.Share.Header == "" || p.Share.HasHeader(req.Header)
+}
+
+// mayMeanOtherRule reports whether a backend may read the path, method or host of an unreadable
+// request otherwise.
+func mayMeanOtherRule(m *order.Match, req *order.Request) bool {
 	switch m.Reason {
 	case order.PathSpelling, order.PathNear, order.FrontController, order.OtherMethod, order.MethodOverride, order.URLOverride, order.HostOverride:
 		return true
@@ -86,17 +98,6 @@ func mayMeanOtherRule(m *order.Match, req *order.Request) bool {
 func isOddInPath(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	return !letter && !strings.ContainsRune("/-._~", r)
-}
-
-// locks reports whether some rule takes locks for requests like this one.
-func (g *Gate) locks(req *order.Request) bool {
-	for i := range g.policies {
-		p := &g.policies[i]
-		if p.Locks() && (p.Share == nil || p.Share.Header == "" || p.Share.HasHeader(req.Header)) {
-			return true
-		}
-	}
-	return false
 }
 
 // hasOrder reports whether any order of a request is in the share.

@@ -242,6 +242,48 @@ func TestShareBesideLocks(t *testing.T) {
 	}
 }
 
+// TestShareBesideLocksOfForms has a form that names the page of a settlement, sent to that of a lookup
+// or create in a share. PHP may take the field for the parameter.
+func TestShareBesideLocksOfForms(t *testing.T) {
+	formed := order.HeaderList{{"content-type", "application/x-www-form-urlencoded"}}
+	for _, share := range []gate.Share{{Orders: 1}, {Header: "x-other"}} {
+		for _, locks := range []bool{false, true} {
+			b := newBench(t, false)
+			rule := func(name, page string) order.Rule {
+				return order.Rule{
+					Name: name, Methods: []string{"POST"}, Path: "/order", Query: map[string][]string{"do": {page}}, Backend: order.PHP,
+					IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
+				}
+			}
+			create := rule("create", "add")
+			create.IDs = nil
+			policies := []gate.Policy{
+				{Rule: rule("lookup", "show"), Lookup: &gate.Lookup{Filter: b.filter}},
+				{Rule: create, Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"orderId"}}, Format: digits}},
+				{Rule: rule("settle", "pay"), Settle: &gate.Settle{Lock: b.lock}, Observe: !locks},
+			}
+			for i := range policies[:2] {
+				rest, own := policies[i], share
+				rest.Observe, own.Others = true, &rest
+				policies[i].Share = &own
+			}
+			g, err := gate.New(policies, b.record, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, target := range []string{"/order?do=show&id=42", "/order?do=add"} {
+				for body, means := range map[string]bool{"do=pay&id=42": true, "do=home": false} {
+					req := order.Request{Method: "POST", Target: target, Header: formed, Body: []byte(body), BodyState: order.BodyComplete}
+					want := means && locks
+					if d, c := g.Screen(t.Context(), req), g.Open(req); d.Refused != want || c.Decision.Refused != want {
+						t.Errorf("share %+v, locks %t, %s with %s: refused %t and %t, want %t", share, locks, target, body, d.Refused, c.Decision.Refused, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestShareByHeader(t *testing.T) {
 	for _, tt := range []struct {
 		share    gate.Share
