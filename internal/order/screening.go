@@ -274,7 +274,7 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 			return NoReason
 		}
 		at += i + len("name")
-		text := bytes.TrimLeft(body[at:], " \t*0123456789") // name*0= of RFC 2231
+		text := bytes.TrimLeftFunc(body[at:], isBetweenName)
 		if len(text) == 0 || text[0] != '=' {
 			continue
 		}
@@ -311,6 +311,10 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 		}
 	}
 }
+
+// isBetweenName reports whether parsers drop a character between name and the equals sign: name*0= of
+// RFC 2231, and all that is blank to Java, also at the beginning of another line.
+func isBetweenName(c rune) bool { return c <= ' ' || c > '~' || c == '*' || '0' <= c && c <= '9' }
 
 // eachMember calls see with the members of a JSON object, without nested ones. A value that
 // is neither a string nor a number is passed as unreadable.
@@ -370,14 +374,11 @@ const unreadable = "\x00"
 // fieldValue returns the text between the header of a part and the next boundary.
 func fieldValue(text []byte) string {
 	text = text[:min(len(text), maxHeader)]
-	start := bytes.Index(text, []byte("\n\n"))
-	if i := bytes.Index(text, []byte("\n\r\n")); i >= 0 && (start < 0 || i < start) {
-		start = i + 1
-	}
-	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 || hasOddCharset(string(text[:start])) { // PHP ends a header at a NUL
+	header, value, ok := bytes.Cut(text, []byte("\r\n\r\n"))
+	if !ok || bytes.Count(header, []byte("\n")) != bytes.Count(header, []byte("\r\n")) || // PHP ends lines there, and Tomcat none
+		bytes.IndexByte(header, 0) >= 0 || hasOddCharset(string(header)) { // PHP ends a header at a NUL
 		return unreadable
 	}
-	value := text[start+2:]
 	end := bytes.Index(value, []byte("\n--"))
 	if end < 0 || end > maxName {
 		return unreadable
