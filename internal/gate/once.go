@@ -37,8 +37,8 @@ type Once struct {
 	MaxBody int                   // the largest stored body, in bytes
 	Headers []string              // that are stored with it, in lower case
 
-	// Fingerprint refuses a call whose method, host, target (without jQuery's _) or body is not that of the stored
-	// answer's call.
+	// Fingerprint refuses a call whose method, host, target or body is not that of the stored answer's
+	// call: see repeatableTarget and repeatableBody.
 	Fingerprint bool
 	// Scope are request headers, in lower case. A call in which one is not that of the stored
 	// answer's call is a [VerdictDuplicate]. Without Key; that has a scope of its own.
@@ -281,26 +281,11 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		o.orders = hashOf(m.Batch...)
 	}
 	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
-		o.request = hashOf(req.Method, strings.ToLower(req.Host), repeatable(req.Target), string(req.Body))
+		o.request = hashOf(req.Method, strings.ToLower(req.Host), repeatableTarget(req.Target), repeatableBody(req))
 	}
 	o.varying = varyingOf(req)
 	c.once = &o
 	return order.NoReason
-}
-
-// repeatable returns the target without the parameter _, in which jQuery sends the time so that no
-// cache answers: two clicks are the same request.
-func repeatable(target string) string {
-	path, query, _ := strings.Cut(target, "?")
-	params := strings.Split(query, "&")
-	rest := slices.DeleteFunc(slices.Clone(params), func(p string) bool { return strings.HasPrefix(p, "_=") })
-	switch {
-	case len(rest) == len(params):
-		return target
-	case len(rest) == 0:
-		return path
-	}
-	return path + "?" + strings.Join(rest, "&")
 }
 
 // readsBody reports whether the request's body decides which stored answer is the call's.

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,31 @@ func TestOnceBySessionInPath(t *testing.T) {
 	settle("/orders/43/settle;jsessionid=4F", cookie)
 	if c, step := open("/orders/43/settle", cookie); c.Decision.Verdict != gate.VerdictReplayed {
 		t.Errorf("with a cookie: %s: %+v", c.Decision.Verdict, step)
+	}
+}
+
+// TestOnceByARepeat has two clicks on a form, and a call by the same key: clients change the time of
+// jQuery, and the boundary of multipart.
+func TestOnceByARepeat(t *testing.T) {
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+	g := settleOnce(t, lock, &gatetest.Recorder{})
+	once := g.Policies()[0].Settle.Once
+	once.Fingerprint, once.Meanwhile = true, true
+	g.Policies()[0].Once = &gate.Once{Name: "k", Key: &gate.OnceKey{Lock: lock, Parts: []gate.OncePart{{Header: "x-user"}, {}}}}
+	open := func(query, field, boundary string) string {
+		c := g.Open(order.Request{
+			Method: "POST", Target: "/orders/42/settle" + query, BodyState: order.BodyComplete,
+			Header: order.HeaderList{{"x-user", "u"}, {"content-type", `multipart/form-data; boundary="` + boundary + `"`}},
+			Body:   []byte("--" + boundary + "\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + field + "\r\n--" + boundary + "--\r\n"),
+		})
+		return fmt.Sprint(c.AnswerPlaces())
+	}
+	first := open("?b=c&_=1", "x", "----form1")
+	if second := open("?b=c&_=2", "x", "----form2"); second != first {
+		t.Errorf("the second click is another request: %s, %s", first, second)
+	}
+	if other := open("?b=c&_=1", "y", "----form1"); other == first {
+		t.Error("another form is a repeat")
 	}
 }
 

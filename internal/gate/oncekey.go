@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"mime"
 	"slices"
 	"strings"
 
@@ -47,7 +48,7 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 	idempotency := false
 	for _, part := range k.Parts {
 		if part.Header == "" {
-			texts = append(texts, string(req.Body))
+			texts = append(texts, repeatableBody(req))
 			continue
 		}
 		value, n := onlyHeader(req.Header, part.Header)
@@ -72,9 +73,34 @@ func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reaso
 		texts = append(texts, value)
 	}
 	if !idempotency { // host and target belong to what the key stands for
-		texts = append(texts, req.Method, strings.ToLower(req.Host), req.Target)
+		texts = append(texts, req.Method, strings.ToLower(req.Host), repeatableTarget(req.Target))
 	}
 	return hashOf(texts...), order.NoReason
+}
+
+// repeatableTarget returns the target without the parameter _, in which jQuery sends the time so that no
+// cache answers: two clicks are the same request.
+func repeatableTarget(target string) string {
+	path, query, _ := strings.Cut(target, "?")
+	params := strings.Split(query, "&")
+	rest := slices.DeleteFunc(slices.Clone(params), func(p string) bool { return strings.HasPrefix(p, "_=") })
+	switch {
+	case len(rest) == len(params):
+		return target
+	case len(rest) == 0:
+		return path
+	}
+	return path + "?" + strings.Join(rest, "&")
+}
+
+// repeatableBody returns the body, of multipart without the boundary: clients send the same form with
+// another one each time.
+func repeatableBody(req order.Request) string {
+	contentType, _ := onlyHeader(req.Header, "content-type")
+	if _, params, _ := mime.ParseMediaType(contentType); params["boundary"] != "" {
+		return strings.ReplaceAll(string(req.Body), params["boundary"], "")
+	}
+	return string(req.Body)
 }
 
 // callerOf returns a hash of the headers that tell callers apart, "" if there are none of these.
