@@ -1,8 +1,11 @@
 package lockmw
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestCutWaits has waits end after the times given, one every so often.
@@ -34,5 +37,34 @@ func TestCutWaits(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %d are the same, want %d", name, got, tt.want)
 		}
+	}
+}
+
+// TestEndsMissing has calls end without the end of an answer. Clients that leave before their answers
+// are no reason to be unready.
+func TestEndsMissing(t *testing.T) {
+	b := newBed(t)
+	var missing atomic.Int32
+	b.server.opts.EndsMissing = func() { missing.Add(1) }
+	end := func(answers bool) {
+		before := len(b.did.Lines())
+		b.lock.Grants <- nil
+		s := b.open()
+		s.say(settle())
+		if answers {
+			s.say(answered("200", "via_upstream"))
+		}
+		s.leave()
+		bedtest.Eventually(t, "the lock is held", func() bool { return len(b.did.Lines()) == before+2 })
+	}
+	for range minWithoutEnd + 1 {
+		end(false)
+	}
+	if n := missing.Load(); n != 0 {
+		t.Errorf("%d calls without an answer count", n)
+	}
+	end(true)
+	if n := missing.Load(); n != 1 {
+		t.Errorf("%d calls count, want that whose answer has begun", n)
 	}
 }

@@ -28,8 +28,8 @@ type Options struct {
 	// AttributesMissing is called for each answer, under an enforced rule, that arrived
 	// without the attributes of its outcome. It must be quick. Nil: it is not called.
 	AttributesMissing func()
-	// EndsMissing is called for each settlement that ended before Envoy showed the end of its
-	// answer, if Envoy has shown no such end yet, from the second on. It must not block.
+	// EndsMissing is called for each settlement of which Envoy has shown the beginning of the answer, but not
+	// the end, if it has shown no end yet, from the second call on. It must not block.
 	EndsMissing func()
 	// Seal restores the targets of requests that ext_authz has sealed. Nil: it seals none.
 	Seal *gate.Seal

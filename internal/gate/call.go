@@ -322,6 +322,9 @@ func (c *Call) AwaitsAnswer() bool {
 	return c.bracket.state == running || c.bracket.state == answered && c.bracket.isCutOff()
 }
 
+// IsCutOff reports whether the backend's answer to a call with a lock has begun, and not ended.
+func (c *Call) IsCutOff() bool { return c.bracket.isCutOff() }
+
 func (c *Call) bracketEvent(e event, o Outcome) effect {
 	if !c.NeedsLock {
 		return nothing
