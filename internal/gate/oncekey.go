@@ -97,8 +97,9 @@ func repeatableTarget(target string) string {
 // another one each time.
 func repeatableBody(req order.Request) string {
 	contentType, _ := onlyHeader(req.Header, "content-type")
-	if _, params, _ := mime.ParseMediaType(contentType); params["boundary"] != "" {
-		return strings.ReplaceAll(string(req.Body), params["boundary"], "")
+	mediaType, params, _ := mime.ParseMediaType(contentType)
+	if strings.HasPrefix(mediaType, "multipart/") && params["boundary"] != "" {
+		return strings.ReplaceAll(string(req.Body), "--"+params["boundary"], "--")
 	}
 	return string(req.Body)
 }
