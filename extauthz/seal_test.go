@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"strings"
 	"testing"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -44,6 +45,21 @@ func TestSeal(t *testing.T) {
 		}
 		if target, ok := seal.Reveal("GET", path); tt.sealed && (target != tt.path || !ok) {
 			t.Errorf("%s is hidden as %s, revealed as %q", tt.path, path, target)
+		}
+	}
+}
+
+// TestSealTooLarge has a path that Envoy would not carry when it is sealed.
+func TestSealTooLarge(t *testing.T) {
+	s := newServer(t)
+	s.Attach(gate.NewSeal())
+	client := authv3.NewAuthorizationClient(dial(t, s))
+	for path, want := range map[string]int32{
+		"/both/42?a=" + strings.Repeat("*", 30<<10): 431, "/both/42?a=" + strings.Repeat("a", 30<<10): 0, "/other?a=" + strings.Repeat("*", 30<<10): 0,
+	} {
+		r, err := client.Check(t.Context(), checkRequest(path, nil))
+		if got := int32(r.GetDeniedResponse().GetStatus().GetCode()); err != nil || got != want {
+			t.Errorf("%.20s: %d, want %d: %v", path, got, want, err)
 		}
 	}
 }

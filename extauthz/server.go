@@ -128,6 +128,11 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	req := c.request()
 	d := replies.gate.Screen(ctx, req)
+	path := ""
+	if s.seal != nil && (replies.gate.Seals(&d) || gate.IsSealed(req.Target)) { // ext_proc refuses what a client has sealed
+		path = s.seal.Hide(req.Method, req.Target)
+		replies.gate.RefuseTooLarge(&d, &req, path)
+	}
 	if d.Refused {
 		replies.gate.LogRefused(s.log, &d, c)
 		if d.GRPC {
@@ -139,10 +144,11 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	if err != nil || s.seal == nil {
 		return reply, err
 	}
-	if replies.gate.Passed(&d, &req, ctx.Err() != nil) || gate.IsSealed(req.Target) { // ext_proc refuses what a client has sealed
-		return reply.withPath(s.seal.Hide(req.Method, req.Target))
+	replies.gate.Passed(&d, &req, ctx.Err() != nil)
+	if path == "" {
+		return reply, nil
 	}
-	return reply, nil
+	return reply.withPath(path)
 }
 
 // allow returns the reply to a request that passes.

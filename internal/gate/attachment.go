@@ -54,18 +54,23 @@ func (g *Gate) Arrived(rule int, req *order.Request, sealed bool) {
 	a.begin()
 }
 
-// Passed reports that a request passes ext_authz. It returns whether it is to be sealed: it needs
-// ext_proc, and its rule does not only observe.
+// Seals reports whether a request that is not refused is to be sealed: it needs ext_proc, and its rule
+// does not only observe.
+func (g *Gate) Seals(d *Decision) bool {
+	return !d.Refused && d.Rule >= 0 && g.policies[d.Rule].HasCalls() && !g.policies[d.Rule].Observe && !d.Observed
+}
+
+// Passed reports that a request passes ext_authz.
 //
 // Gone means that Envoy no longer waits: the client has left, or Envoy's timeout has passed. Such a
 // request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
 // begins anew.
-func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal bool) {
+func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) {
 	if !g.passed.Load() {
 		g.passed.Store(true)
 	}
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
-		return false
+		return
 	}
 	a := g.attachment(d.Rule, req)
 	if gone {
@@ -77,7 +82,6 @@ func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) (seal bool) {
 			a.since.Store(now)
 		}
 	}
-	return !g.policies[d.Rule].Observe && !d.Observed
 }
 
 // NonePasses reports whether no request has passed ext_authz, which refuses the lookups of a rule.

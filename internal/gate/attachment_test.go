@@ -25,9 +25,11 @@ func TestAttachment(t *testing.T) {
 	pass := func(rule int, method string, requests int, gone bool) {
 		t.Helper()
 		for range requests {
-			if seal := g.Passed(&gate.Decision{Rule: rule, Observed: rule == 1}, request(method), gone); seal != (rule != 1) {
-				t.Fatalf("rule %d: sealed %t", rule, seal)
+			d := gate.Decision{Rule: rule, Observed: rule == 1}
+			if g.Seals(&d) != (rule != 1) {
+				t.Fatalf("rule %d: sealed %t", rule, g.Seals(&d))
 			}
+			g.Passed(&d, request(method), gone)
 		}
 	}
 	after := func(what string, wait time.Duration, want string, unattached bool) {
@@ -89,7 +91,7 @@ func TestAttachment(t *testing.T) {
 	g.Arrived(2, request("POST"), true)
 	after("the other has, too", 0, "", false)
 
-	if g.Passed(&gate.Decision{Rule: -1}, request("POST"), false) {
+	if g.Seals(&gate.Decision{Rule: -1}) {
 		t.Error("a request without a rule is sealed")
 	}
 }

@@ -99,6 +99,32 @@ type headerSize struct{ bytes, count int }
 func (c *Call) fitsEnvoy(has headerSize) bool {
 	ours := len(HeaderKey) + len(HeaderFence) + len(HeaderLease) + len(HeaderVerdict) +
 		len(c.Key()) + maxFenceBytes*len(c.lockRequest.IDs) + maxTokenBytes + len(VerdictAcquired.String())
-	return (has.bytes > maxHeaderBytes+envoyHeaderBytes || has.bytes+ours <= maxHeaderBytes) &&
-		(has.count > maxHeaders+envoyHeaders || has.count+leaseHeaderCount <= maxHeaders)
+	return has.fits(ours, leaseHeaderCount)
+}
+
+// fits reports whether Envoy carries so many bytes and headers more.
+func (has headerSize) fits(bytes, headers int) bool {
+	return (has.bytes > maxHeaderBytes+envoyHeaderBytes || has.bytes+bytes <= maxHeaderBytes) &&
+		(has.count > maxHeaders+envoyHeaders || has.count+headers <= maxHeaders)
+}
+
+// RefuseTooLarge refuses a request that Envoy would not carry with a sealed path and a verdict. Envoy
+// would answer 500 before ext_proc has it, and clients could feign that none reaches ext_proc.
+func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
+	has := headerSize{bytes: len(":path") + len(req.Target), count: 1}
+	for cursor := 0; ; {
+		name, value, next := req.Header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		if name != ":path" {
+			has.bytes += len(name) + len(value)
+			has.count++
+		}
+		cursor = next
+	}
+	if d.Rule >= 0 && !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
+		g.refuse(&g.policies[d.Rule], d.Rule, order.HeadersTooLarge, d)
+		d.GRPC = IsGRPC(req)
+	}
 }
