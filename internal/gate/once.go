@@ -273,6 +273,9 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	}
 	if o.order != nil {
 		o.caller = callerOf(o.order.Scope, req)
+		if o.order.Meanwhile { // the lock is the same for a forged signature
+			o.caller = hashOf(p.Rule.Tokens(&req)...)
+		}
 	}
 	if o.order == nil && o.key == nil {
 		return order.NoReason

@@ -158,6 +158,53 @@ func TestOnceByARepeat(t *testing.T) {
 	}
 }
 
+// TestOnceByToken has tokens of one lock: the answer is for those that sent the same.
+func TestOnceByToken(t *testing.T) {
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+	token := func(in order.Location, name string) order.ID {
+		return order.ID{In: in, Name: name, Format: order.Format{Kind: order.Hashed, AsHeader: in == order.InHeader}}
+	}
+	g, err := gate.New([]gate.Policy{{
+		Rule: order.Rule{
+			Name: "confirm", Methods: []string{"POST"}, Path: "/confirm",
+			IDs: []order.ID{token(order.InHeader, "authorization")}, Parts: []order.Part{{Name: "by1", ID: token(order.InCookie, "t")}},
+		},
+		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{
+			Name: "n", Meanwhile: true, Keep: time.Hour, MaxBody: 100, Stores: func(int) bool { return true },
+		}},
+	}}, &gatetest.Recorder{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9."
+	confirm := func(header, cookie string) gate.Call {
+		c := g.Open(order.Request{
+			Method: "POST", Target: "/confirm", BodyState: order.BodyComplete,
+			Header: order.HeaderList{{"authorization", header}, {"cookie", "a=b; t=" + cookie}},
+		})
+		if c.Granted(t.Context(), c.Acquire(t.Context())); c.Decision.Verdict == gate.VerdictAcquired {
+			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+			_ = c.Finished()
+			_ = c.Store(t.Context())
+			c.Ended(t.Context())
+		}
+		return c
+	}
+	for _, r := range []struct {
+		header, cookie string
+		want           gate.Verdict
+	}{
+		{"Bearer " + jwt + "sign", jwt + "sign", gate.VerdictAcquired},
+		{"Bearer " + jwt + "sign", jwt + "SIGN", gate.VerdictReplayed},
+		{"Bearer " + jwt + "forged", jwt + "sign", gate.VerdictDuplicate},
+		{"Bearer " + jwt + "sign", jwt + "forged", gate.VerdictDuplicate},
+	} {
+		if c := confirm(r.header, r.cookie); c.Decision.Verdict != r.want {
+			t.Errorf("%s, %s: %s, want %s", r.header, r.cookie, c.Decision.Verdict, r.want)
+		}
+	}
+}
+
 // settleOnce is a gate with one rule that stores answers of 2xx.
 func settleOnce(t *testing.T, lock *gatetest.Lock, record gate.Recorder) *gate.Gate {
 	t.Helper()

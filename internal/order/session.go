@@ -1,6 +1,9 @@
 package order
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // sessionParameter carries a session in the links of a servlet container (Servlet 6.0, 7.1.3).
 const sessionParameter = ";jsessionid="
@@ -77,4 +80,33 @@ func (r *compiled) readSession(path, target string, into []idText) Reason {
 		}
 	}
 	return NoReason
+}
+
+// Tokens returns the texts of the rule's IDs that are in headers and cookies, in lower case.
+func (r *Rule) Tokens(req *Request) (texts []string) {
+	for name, value := range all(req.Header) {
+		for _, id := range r.places() {
+			switch {
+			case id.In == InHeader && name == id.Name:
+				texts = append(texts, lower(value))
+			case id.In == InCookie && name == "cookie":
+				_ = eachParameter(cookies(value), func(cookie, text string) Reason {
+					if cookie == id.Name {
+						texts = append(texts, lower(text))
+					}
+					return NoReason
+				})
+			}
+		}
+	}
+	return texts
+}
+
+// places returns where the rule finds the order's ID and its parts.
+func (r *Rule) places() []ID {
+	all := slices.Clip(r.IDs)
+	for i := range r.Parts {
+		all = append(all, r.Parts[i].ID)
+	}
+	return all
 }
