@@ -160,7 +160,7 @@ func (s *headerFacts) mediaType(want string) bool {
 
 // asciiCharsets begin the names of the charsets whose ASCII letters are one byte each, and of which
 // no other byte is one.
-var asciiCharsets = []string{"utf-8", "utf8", "us-ascii", "iso-8859-", "iso8859", "windows-125", "cp125", "gb", "big5", "euc-", "shift_jis", "koi8-"}
+var asciiCharsets = []string{"utf-8", "utf8", "us-ascii", "ascii", "latin", "iso-8859-", "iso8859", "windows-125", "cp125", "gb", "big5", "euc-", "shift_jis", "windows-31j", "koi8-"}
 
 // hasOddCharset reports whether a Content-Type names any other charset, such as UTF-16 or EBCDIC.
 // Tomcat decodes the names of a form by it, and those of a query with useBodyEncodingForURI. Spring
