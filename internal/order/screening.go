@@ -268,6 +268,9 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 	if len(folded) != len(body) { // some letters take more bytes in lower case
 		folded = body
 	}
+	if transferEncoded(folded) {
+		return ContentEncoding
+	}
 	for at, n := 0, 0; ; {
 		i := bytes.Index(folded[at:], []byte("name"))
 		if i < 0 {
@@ -309,6 +312,22 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 				return reason
 			}
 		}
+	}
+}
+
+// transferEncoded reports whether a part of a form in lower case may be in base64 or quoted-printable:
+// Undertow decodes the values of such fields.
+func transferEncoded(folded []byte) bool {
+	for {
+		_, rest, found := bytes.Cut(folded, []byte("transfer-encoding"))
+		if !found {
+			return false
+		}
+		encoding := bytes.TrimLeft(rest, " \t\r\n:")
+		if !bytes.HasPrefix(encoding, []byte("8bit")) && !bytes.HasPrefix(encoding, []byte("7bit")) && !bytes.HasPrefix(encoding, []byte("binary")) {
+			return true
+		}
+		folded = rest
 	}
 }
 

@@ -160,6 +160,8 @@ func TestCharsets(t *testing.T) {
 		{"a name on another line", "POST", "/order", multi, strings.NewReplacer("name=", "name\r\n\v=", "\nx", "\npay").Replace(field(`"do"`)), "parameter_alias"},
 		{"a value that some find elsewhere", "POST", "/order", multi, strings.ReplaceAll(field(`"do"`), "\r\n\r\nx", "\r\nX: \n\nx\n--\r\n\r\npay"), "parameter_alias"},
 		{"a value that others find elsewhere", "POST", "/order", multi, strings.ReplaceAll(field(`"do"`), "\r\n\r\nx", "\n\r\nx\n--\r\n\r\npay"), "parameter_alias"},
+		{"a value in base64", "POST", "/order", multi, strings.NewReplacer("\r\n\r\nx", "\r\nContent-Transfer-Encoding: BASE64\r\n\r\ncGF5").Replace(field(`"do"`)), "content_encoding"},
+		{"a value that is said to be plain", "POST", "/order", multi, strings.NewReplacer("\r\n\r\nx", "\r\nContent-Transfer-Encoding: 8bit\r\n\r\nx").Replace(field(`"do"`)), ""},
 		{"another field", "POST", "/order", multi, field(`"do"`), ""},
 		{"an upload", "POST", "/order", multi, field(`"file"; filename*=utf-8''%e2%82%ac; filename="=?utf-8?B?ZG8=?="`), ""},
 		{"SOAP", "POST", "/order", "text/xml; charset=utf-16", "<a/>", ""},
