@@ -72,6 +72,9 @@ func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) {
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
 		return
 	}
+	if d.Observed && !g.policies[d.Rule].Observe {
+		return // outside of the rule's share: Arrived cannot tell it from one that skipped ext_authz
+	}
 	a := g.attachment(d.Rule, req)
 	if gone {
 		a.begin()

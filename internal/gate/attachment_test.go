@@ -91,6 +91,12 @@ func TestAttachment(t *testing.T) {
 	g.Arrived(2, request("POST"), true)
 	after("the other has, too", 0, "", false)
 
+	target = "/index.php?route=a/b&call=x"
+	for range 100 {
+		g.Passed(&gate.Decision{Rule: 2, Observed: true}, request("GET"), false)
+	}
+	after("none outside of the rule's share arrives sealed", 3*time.Second, "", false)
+
 	if g.Seals(&gate.Decision{Rule: -1}) {
 		t.Error("a request without a rule is sealed")
 	}
