@@ -59,12 +59,13 @@ type endCheck struct {
 	shown   atomic.Bool  // at least once
 	without atomic.Int32 // calls that have ended without it
 	missing *recurring.Problem
+	onShown func() // called once
 }
 
 // show notes that Envoy has shown an end.
 func (c *endCheck) show() {
-	if !c.shown.Load() {
-		c.shown.Store(true)
+	if !c.shown.Load() && c.shown.CompareAndSwap(false, true) {
+		c.onShown()
 	}
 }
 

@@ -31,6 +31,8 @@ type Options struct {
 	// EndsMissing is called for each settlement of which Envoy has shown the beginning of the answer, but not
 	// the end, if it has shown no end yet, from the second call on. It must not block.
 	EndsMissing func()
+	// EndsShown is called once, when Envoy shows the first end. It must not block. Nil: it is not called.
+	EndsShown func()
 	// Seal restores the targets of requests that ext_authz has sealed. Nil: it seals none.
 	Seal *gate.Seal
 	// RenewSeal is called if a target cannot be restored: another instance may have another key.
@@ -76,6 +78,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.EndsMissing == nil {
 		opts.EndsMissing = func() {}
 	}
+	if opts.EndsShown == nil {
+		opts.EndsShown = func() {}
+	}
 	if opts.AttributesMissing == nil {
 		opts.AttributesMissing = func() {}
 	}
@@ -90,6 +95,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.authz.missing = recurring.New(opts.Logger, slog.LevelError,
 		"requests reach ext_proc, and none has passed ext_authz, so that no lookup is refused: have Envoy's filter ext_authz stand before ext_proc",
 		"requests pass ext_authz")
+	s.ends.onShown = opts.EndsShown
 	s.ends.missing = recurring.New(opts.Logger, slog.LevelError,
 		"calls end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each settlement stays locked for on_unknown_outcome.hold, "+
 			"and each create is a doubt: set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc, and have no decompressor between it and the router",

@@ -129,3 +129,7 @@ func (m *Engine) AttributesMissing() { m.attributesMissing.note() }
 // EndsMissing records that a settlement ended before Envoy showed the end of its answer. It is safe
 // for concurrent use.
 func (m *Engine) EndsMissing() { m.endsMissing.note() }
+
+// EndsShown records that Envoy shows the ends of answers: those that were missing were of clients that
+// left. It is safe for concurrent use.
+func (m *Engine) EndsShown() { m.endsMissing.last.Store(0) }

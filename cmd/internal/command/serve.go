@@ -145,7 +145,7 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	seal, renewSeal := m.Seal()
 	checks.Attach(seal)
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
-		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing,
+		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, EndsShown: m.EndsShown,
 		Seal: seal, RenewSeal: renewSeal, Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
