@@ -125,8 +125,7 @@ func TestDoubtAboutLateOrders(t *testing.T) {
 		redis := bed.Redis()
 		table := mariaTable(t, bed, 0)
 		c := strings.Replace(timed(table.config(redis.Addr(), tableSettings{member: "one"})), ", format: digits", "", 1)
-		gate := &tableGate{t: t, Gate: bed.Gate(bed.Build("./cmd/sidecar", true), c, "ORDERS_DSN="+table.dsn)}
-		gate.admin = "http://" + bed.GateAddr(gate.Gate, "admin")
+		gate := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), c, "ORDERS_DSN="+table.dsn))
 		answer := func(id string) string {
 			n, err := strconv.Atoi(id)
 			must(t, err)

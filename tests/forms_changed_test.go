@@ -40,7 +40,7 @@ rules:
 				start := func(format string) *tableGate {
 					gate, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), fmt.Sprintf(config, server, name, kind, source, seed, format), "ORDERS_DSN="+table.dsn)
 					must(t, err)
-					return &tableGate{Gate: gate, t: t, admin: "http://" + bed.GateAddr(gate, "admin")}
+					return asTableGate(t, bed, gate)
 				}
 				answer := func(g *tableGate, id string) string {
 					var r struct{ Answer string }

@@ -89,8 +89,7 @@ rules:
 	binary, env := bed.Build("./cmd/sidecar", false), []string{"ORDERS_DSN=" + table.dsn, "TOKEN=0123456789abcdef"}
 	var gates []*tableGate
 	for _, member := range []string{"one", "two"} {
-		g := &tableGate{Gate: bed.Gate(binary, fmt.Sprintf(config, member), env...), t: t}
-		g.admin = "http://" + bed.GateAddr(g.Gate, "admin")
+		g := asTableGate(t, bed, bed.Gate(binary, fmt.Sprintf(config, member), env...))
 		gates = append(gates, g)
 	}
 	answer := func(g *tableGate, filter, id string) string {

@@ -98,7 +98,7 @@ func TestTableBecomesASource(t *testing.T) {
 	config = strings.Replace(config, source, strings.Replace(source, "orders-db", "more-db", 1)+"more, id_column: id}\n"+source, 1)
 	process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), config, "ORDERS_DSN="+table.dsn)
 	must(t, err)
-	gate = &tableGate{Gate: process, t: t, admin: "http://" + bed.GateAddr(process, "admin")}
+	gate = asTableGate(t, bed, process)
 	bedtest.Eventually(t, "an order that does not exist is absent", func() bool {
 		if got := gate.answer(2500); got == "absent" {
 			t.Fatal("an order of the new table is absent")

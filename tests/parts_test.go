@@ -178,7 +178,7 @@ func TestTenantTables(t *testing.T) {
 			o.exec("INSERT INTO tenants (tenant_id, order_no) VALUES ('acme', 1), ('bolt', 1), ('acme', 2)")
 			addr := bed.Redis().Addr()
 			gate := bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(tenantConfig, addr, o.kind, tt.follow), "ORDERS_DSN="+o.dsn)
-			g := &tableGate{Gate: gate, t: t, admin: "http://" + bed.GateAddr(gate, "admin")}
+			g := asTableGate(t, bed, gate)
 			want := func(id, answer string) {
 				t.Helper()
 				bedtest.Eventually(t, id+" is "+answer, func() bool { return g.answerTo(id) == answer })

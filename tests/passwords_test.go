@@ -47,7 +47,7 @@ func TestPasswordsChange(t *testing.T) {
 				"dsn_env: ORDERS_DSN", "dsn_file: "+filepath.Join(dir, "dsn"),
 			).Replace(table.config(server.Addr(), tableSettings{member: "one", source: tc.source}))
 			process := bed.Gate(bed.Build("./cmd/sidecar", true), config)
-			gate := &tableGate{Gate: process, t: t, admin: "http://" + bed.GateAddr(process, "admin")}
+			gate := asTableGate(t, bed, process)
 			gate.becomes(5000, "absent")
 
 			write("redis", second)

@@ -25,7 +25,7 @@ func setsBed(t *testing.T) (table *orderTable, start func(change ...string) *tab
 		config = strings.NewReplacer(append(change, `proc: ""`, "proc: 127.0.0.1:0")...).Replace(config)
 		process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), config, "ORDERS_DSN="+table.dsn)
 		must(t, err)
-		return &tableGate{Gate: process, t: t, admin: "http://" + bed.GateAddr(process, "admin")}
+		return asTableGate(t, bed, process)
 	}
 	certain = func(g *tableGate, ids ...int) {
 		t.Helper()
@@ -86,8 +86,7 @@ sources: {seed: {kind: csv, path: %s}}
 rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id}, lookup: {filter: orders}}]
 `, redis.Addr(), path)
 	start := func() *tableGate {
-		g := &tableGate{t: t, Gate: bed.Gate(bed.Build("./cmd/sidecar", false), config)}
-		g.admin = "http://" + bed.GateAddr(g.Gate, "admin")
+		g := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", false), config))
 		g.becomes(9999, "absent")
 		g.becomes(100, "maybe")
 		return g

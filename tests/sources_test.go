@@ -101,16 +101,17 @@ func (o *orderTable) config(redis string, s tableSettings) string {
 func (o *orderTable) gate(bed *bedtest.Bed, redis string, s tableSettings) *tableGate {
 	o.t.Helper()
 	binary, config, env := bed.Build("./cmd/sidecar", true), o.config(redis, s), append([]string{"ORDERS_DSN=" + o.dsn}, s.env...)
-	g := &tableGate{t: o.t}
-	if s.unready {
-		gate, err := bed.GateUnready(o.t.Context(), binary, config, env...)
-		must(o.t, err)
-		g.Gate = gate
-	} else {
-		g.Gate = bed.Gate(binary, config, env...)
+	if !s.unready {
+		return asTableGate(o.t, bed, bed.Gate(binary, config, env...))
 	}
-	g.admin = "http://" + bed.GateAddr(g.Gate, "admin")
-	return g
+	gate, err := bed.GateUnready(o.t.Context(), binary, config, env...)
+	must(o.t, err)
+	return asTableGate(o.t, bed, gate)
+}
+
+func asTableGate(t testing.TB, bed *bedtest.Bed, gate *testbed.Gate) *tableGate {
+	t.Helper()
+	return &tableGate{Gate: gate, t: t, admin: "http://" + bed.GateAddr(gate, "admin")}
 }
 
 func (g *tableGate) get(path string, into any) {
