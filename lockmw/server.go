@@ -72,17 +72,10 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opts.BodyUnseen == nil {
-		opts.BodyUnseen = func() {}
-	}
-	if opts.EndsMissing == nil {
-		opts.EndsMissing = func() {}
-	}
-	if opts.EndsShown == nil {
-		opts.EndsShown = func() {}
-	}
-	if opts.AttributesMissing == nil {
-		opts.AttributesMissing = func() {}
+	for _, call := range []*func(){&opts.BodyUnseen, &opts.AttributesMissing, &opts.EndsMissing, &opts.EndsShown} {
+		if *call == nil {
+			*call = func() {}
+		}
 	}
 	s := &Server{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,

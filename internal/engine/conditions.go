@@ -82,6 +82,8 @@ func (l *recentEvent) isRecent() bool {
 
 func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
+func (l *recentEvent) forget() { l.last.Store(0) }
+
 // unattached says what has to be done so that requests reach ext_proc.
 const unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the routes of all rules that settle, create or store answers, those by GET included"
 
@@ -132,4 +134,4 @@ func (m *Engine) EndsMissing() { m.endsMissing.note() }
 
 // EndsShown records that Envoy shows the ends of answers: those that were missing were of clients that
 // left. It is safe for concurrent use.
-func (m *Engine) EndsShown() { m.endsMissing.last.Store(0) }
+func (m *Engine) EndsShown() { m.endsMissing.forget() }
