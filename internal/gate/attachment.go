@@ -112,15 +112,23 @@ func (a *attachment) missing(now time.Time) (passed int64, arrived bool) {
 	return passed, arrived
 }
 
+// eachAttachment calls see for each attachment with the index of its rule, until see returns false.
+func (g *Gate) eachAttachment(see func(rule int, a *attachment) bool) {
+	for rule := range g.attachments {
+		for i := range g.attachments[rule] {
+			if !see(rule, &g.attachments[rule][i]) {
+				return
+			}
+		}
+	}
+}
+
 // Unattached calls report for each rule with more requests than before that pass ext_authz and do
 // not reach ext_proc. Few may be those of clients that have left.
 func (g *Gate) Unattached(report func(rule string, few bool)) {
-	for rule := range g.attachments {
-		for i := range g.attachments[rule] {
-			a := &g.attachments[rule][i]
-			if passed, _ := a.missing(g.now()); passed > 0 && a.reported.Swap(passed) != passed {
-				report(g.policies[rule].Rule.Name, passed <= fewUnattached)
-			}
+	for rule, a := range g.eachAttachment {
+		if passed, _ := a.missing(g.now()); passed > 0 && a.reported.Swap(passed) != passed {
+			report(g.policies[rule].Rule.Name, passed <= fewUnattached)
 		}
 	}
 }
@@ -128,11 +136,9 @@ func (g *Gate) Unattached(report func(rule string, few bool)) {
 // IsUnattached reports whether some requests of a rule have not reached ext_proc of late, and none
 // ever has.
 func (g *Gate) IsUnattached() bool {
-	for rule := range g.attachments {
-		for i := range g.attachments[rule] {
-			if passed, arrived := g.attachments[rule][i].missing(g.now()); passed > fewUnattached && !arrived {
-				return true
-			}
+	for _, a := range g.eachAttachment {
+		if passed, arrived := a.missing(g.now()); passed > fewUnattached && !arrived {
+			return true
 		}
 	}
 	return false

@@ -111,6 +111,9 @@ func (has headerSize) fits(bytes, headers int) bool {
 // RefuseTooLarge refuses a request that Envoy would not carry with a sealed path and a verdict. Envoy
 // would answer 500 before ext_proc has it, and clients could feign that none reaches ext_proc.
 func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
+	if d.Rule < 0 {
+		return
+	}
 	has := headerSize{bytes: len(":path") + len(req.Target), count: 1}
 	for cursor := 0; ; {
 		name, value, next := req.Header.Next(cursor)
@@ -123,7 +126,7 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 		}
 		cursor = next
 	}
-	if d.Rule >= 0 && !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
+	if !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
 		g.refuse(&g.policies[d.Rule], d.Rule, order.HeadersTooLarge, d)
 		d.GRPC = IsGRPC(req)
 	}
