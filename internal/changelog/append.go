@@ -55,8 +55,9 @@ func (l *Log) RecordAt(ctx context.Context, hash, field, position string, ids ..
 	return err
 }
 
-// RecordedAt returns the position that RecordAt has stored, "" if there is nothing. All entries that the log has by
-// then count as acknowledged here: [Log.WaitForPeers] waits for those of earlier followers too.
+// RecordedAt returns the position that RecordAt has stored, "" if there is nothing. All entries that
+// the log has by then count as acknowledged here: [Log.WaitForPeers] waits for those of earlier
+// followers too.
 func (l *Log) RecordedAt(ctx context.Context, hash, field string) (string, error) {
 	a, err := l.runAppend(ctx, l.follow, []any{field, ""}, nil, hash)
 	return a.position, err

@@ -18,8 +18,8 @@ var Owned = [...]string{HeaderKey, HeaderFence, HeaderLease, HeaderVerdict}
 var URLOverrides = [...]string{"x-original-url", "x-rewrite-url"}
 
 // AnswerOptions are headers with which a client could replace the answer to a call that has acted,
-// or make it unreadable. Apache cuts a script's answer to a Range, or replaces it by 416, whatever
-// the method. In front of PHP-FPM or CGI, it looks at the preconditions of a GET when the script has
+// or make it unreadable. Apache cuts a script's answer to a Range, or replaces it by 416, for
+// every method. In front of PHP-FPM or CGI, it looks at the preconditions of a GET when the script has
 // run, and answers 412 or 304; so does Spring 3.5 for a ResponseEntity with a date or an ETag. Of
 // other methods they do not. See [Call.AnswerOptions].
 var AnswerOptions = [...]string{

@@ -17,8 +17,9 @@ import (
 // settled without a lock, and no order is created without being learned.
 //
 // A client cannot seal a target, or use a sealed path that it has seen: it would choose a route of Envoy
-// by one path, and what the backend does by another. So a path that comes sealed is sealed twice. The two filters may be served by different instances, so these share a key. A Seal
-// is safe for concurrent use.
+// by one path, and what the backend does by another. So a path that comes sealed is sealed twice. The
+// two filters may be served by different instances, so these share a key. A Seal is safe for concurrent
+// use.
 type Seal struct{ keys atomic.Pointer[[]SealKey] }
 
 // SealKey is the key of a [Seal].

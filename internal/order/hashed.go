@@ -53,7 +53,7 @@ func (f *Format) session(text string) (string, bool) {
 	case !f.AsHeader && len(token) > minSession:
 		if i := strings.IndexAny(token[minSession:], ".!"); i >= 0 {
 			if i += minSession; len(token)-i-1 > i {
-				return "", false // what is behind may be the session, and what is before everybody's
+				return "", false // the text behind the dot may be the session, and that before it the same for all
 			}
 			token = token[:i] // servlet containers drop the name of a node
 		}

@@ -14,7 +14,7 @@ import (
 
 // MySQL parses a data source name in the form of github.com/go-sql-driver/mysql, or a URL mysql://...
 // It returns false if dsn is neither. There is no error: those of the parsers may quote the password.
-// Each new connection has the password of [Password]. The caller sets config.Passwd itself where it
+// Each new connection has the password of [MySQLPassword]. The caller sets config.Passwd itself where it
 // makes a connection without the driver.
 func MySQL(dsn string, reread func() string) (*mysql.Config, bool) {
 	config, ok := parseMySQL(dsn)
