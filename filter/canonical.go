@@ -1,9 +1,9 @@
 package filter
 
 // CanonicalForms returns the canonical forms of an ID by the rules that look it up, each
-// once: the first, and the others if the rules differ. A filter, a set in Redis and a
-// change log each convert an ID when they take it. Callers pass IDs as they came, so no
-// path can miss a form. The function must be safe for concurrent use.
+// once: the first, and the others if the rules differ. A filter and a set in Redis each convert
+// an ID when they take it. Callers pass IDs as they came, and the change log has them so:
+// instances may have different rules. The function must be safe for concurrent use.
 type CanonicalForms func(id string) (first string, others []string)
 
 // All returns the forms of several IDs. A nil CanonicalForms returns the IDs unchanged.

@@ -14,12 +14,12 @@ import (
 	"github.com/ordergate/ordergate/internal/orderid"
 )
 
-// Append adds IDs to the log in one step. It blocks for one round trip to Redis, and returns nil
+// Append adds IDs to the log in one step, as they came: each reader converts them by its own
+// rules. It blocks for one round trip to Redis, and returns nil
 // once Redis has acknowledged. Clients may receive the IDs after [Log.WaitForPeers]. It returns
 // [ErrBadID], or [ErrUnavailable] with the cause. After an error the IDs may be in the log, and
 // stay pending: see [Log.Withdraw]. Appending them again does no harm. Append works without Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
-	ids = l.opts.CanonicalForms(ids)
 	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -35,7 +35,6 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 // Record is Append for a caller that sends the IDs to clients only after it returns nil. After an
 // error nothing stays pending: the caller decides whether to try again.
 func (l *Log) Record(ctx context.Context, ids ...string) error {
-	ids = l.opts.CanonicalForms(ids)
 	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -47,7 +46,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 // RecordAt is Record for the follower of a table. In the same step it stores the follower's position
 // in the database's log, as a field of a hash. So a server that has a position has all IDs before it.
 func (l *Log) RecordAt(ctx context.Context, hash, field, position string, ids ...string) error {
-	items, err := l.entries(l.opts.CanonicalForms(ids))
+	items, err := l.entries(ids)
 	if err != nil {
 		return err
 	}

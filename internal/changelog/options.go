@@ -31,10 +31,6 @@ type Options struct {
 	// Ephemeral is for a server that ends with this process. Its replication ID may be hidden.
 	Ephemeral bool
 
-	// CanonicalForms converts IDs that are appended. Each form is an entry of its own, since
-	// followers of an earlier release apply an entry as it is. Default: no conversion.
-	CanonicalForms func(ids []string) []string
-
 	// Parts are the names of the parts of IDs, in their order. An instance with other parts takes
 	// an entry of this one for a doubt about orders, and not for an ID: it cannot tell which of
 	// its orders the entry names.
@@ -64,9 +60,6 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.OnDoubt == nil {
 		o.OnDoubt = func(Doubt) {}
-	}
-	if o.CanonicalForms == nil {
-		o.CanonicalForms = func(ids []string) []string { return ids }
 	}
 	if o.OnCleared == nil {
 		o.OnCleared = func(Mark, bool) {}

@@ -29,6 +29,7 @@ type Call struct {
 	accept        string      // see Accept
 	reads         bool        // the method is GET or HEAD
 	namedID       string      // the ID in the request of a create; "": none
+	namedText     string      // the same as the request spells it
 	bodyIDs       []string    // the orders, if the request's body names them, for RefuseByBody
 	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
 	// conditionValues are those of the headers that the conditions of a settlement use.

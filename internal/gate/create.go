@@ -274,7 +274,7 @@ func (c *Call) newID(text string, err error) (string, error) {
 		err = errors.New("the ID in the answer does not have the rule's format")
 	}
 	if c.namedID != "" && c.answer.Status == http.StatusConflict && c.answer.Outcome() == OutcomeKnown {
-		return c.namedID, nil
+		return c.namedText, nil
 	}
 	return "", err
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -68,7 +69,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
 		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
 		if m.Result == order.Named {
-			c.namedID = strings.Clone(m.ID)
+			c.namedID, c.namedText = strings.Clone(m.ID), strings.Clone(cmp.Or(m.Text, m.ID))
 		}
 		c.idPrefix = strings.Clone(m.Prefix)
 		c.requestID = strings.Clone(requestID(req.Header))

@@ -148,7 +148,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 func (l *Loader) openLog(o *Options, name string, opts *filter.Options) (err error) {
 	c := l.config
 	logOpts := changelog.Options{
-		CanonicalForms: opts.CanonicalForms.All, OnDoubt: l.doubt, OnCleared: l.cleared, PersistGaps: !hasTable(o.Config, c),
+		OnDoubt: l.doubt, OnCleared: l.cleared, PersistGaps: !hasTable(o.Config, c),
 		Parts: c.Parts, Member: o.InstanceID, Require: followedMembers(o.Config, name),
 		Ephemeral:  o.Config.Redis.Mode == config.RedisEmbedded,
 		MinEntries: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: o.Logger,

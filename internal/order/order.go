@@ -99,7 +99,8 @@ type Match struct {
 	ID     string   // the canonical ID when Named, or when NeedsBody and the body does not hold it; may share memory with the request. With parts it is composed of them and of the ID: "acme/42"
 	Batch  []string // all IDs, sorted, if the rule takes a list and there are several
 	Limit  string   // the canonical ID that the rule's limit counts, when Named and there is one
-	Prefix string   // the rule's parts, each with a [Separator] behind it, when Named or Anonymous: "acme/"; "" without parts
+	Text   string   // the ID, with its parts, as the request spells it, when Named and another text than ID
+	Prefix string   // the rule's parts as the request spells them, each with a [Separator] behind it, when Named or Anonymous: "acme/"; "" without parts
 	Reason Reason   // why Invalid, Ambiguous or TooLarge
 
 	// Screening means that no rule matches literally. The body, or what chooses the code

@@ -1,6 +1,7 @@
 package order
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -80,11 +81,12 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 	if m.Result != Named && m.Result != Anonymous {
 		return m
 	}
-	var values [maxIDs]string
+	var values, texts [maxIDs]string
 	for i := range r.Parts {
 		f, ok := &into[r.orders+i], false
 		if f.times == 1 {
 			values[i], ok = r.Parts[i].ID.Format.Canonical(f.text)
+			texts[i] = f.text
 		}
 		if ok {
 			continue
@@ -113,13 +115,19 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 	} else {
 		full = strings.Join(append(values[:len(r.Parts)], id), Separator)
 	}
-	m.Prefix = full[:len(full)-len(id)]
+	canonical := full[:len(full)-len(id)]
+	m.Prefix = canonical
+	if parts := texts[:len(r.Parts)]; !slices.Equal(parts, values[:len(r.Parts)]) {
+		m.Prefix = strings.Join(parts, Separator) + Separator
+	}
 	if m.Result == Anonymous {
 		return m
 	}
-	m.ID = full
+	if m.ID = full; m.Text != "" || m.Prefix != canonical {
+		m.Text = m.Prefix + cmp.Or(m.Text, id)
+	}
 	for i, id := range m.Batch {
-		m.Batch[i] = m.Prefix + id
+		m.Batch[i] = canonical + id
 	}
 	return m
 }

@@ -100,7 +100,7 @@ func TestParts(t *testing.T) {
 		{"header, dropped", "/h/42", HeaderList{{"x-tenant", "acme"}, {"connection", "x-tenant"}}, "", "", "", HeaderAlias},
 		{"header, too long", "/h/42", HeaderList{{"x-tenant", strings.Repeat("a", 33)}}, "", "", "", MalformedPart},
 		{"header, both malformed", "/h/042", HeaderList{{"x-tenant", "Acme"}}, "", "", "", MalformedID},
-		{"cookie, canonical", "/c/42", HeaderList{{"cookie", "tenant=" + strings.ToUpper(uuid)}}, "", uuid + "/42", uuid + "/", NoReason},
+		{"cookie, canonical", "/c/42", HeaderList{{"cookie", "tenant=" + strings.ToUpper(uuid)}}, "", uuid + "/42", strings.ToUpper(uuid) + "/", NoReason},
 		{"form", "/f/42", form, "a=b&tenantId=acme", "acme/42", "acme/", NoReason},
 		{"form, twice", "/f/42", form, "tenantId=acme&tenantId=b", "", "", RepeatedPart},
 		{"form, in the query too", "/f/42?tenantId=b", form, "tenantId=acme", "", "", ParameterAlias},
@@ -336,6 +336,31 @@ func TestPartsOfOtherRules(t *testing.T) {
 		m := table.Match(Request{Method: "POST", Target: "/h/42", Header: HeaderList{{"x-tenant", "acme"}, tt.header}, Body: []byte(tt.body), BodyState: BodyComplete})
 		if m.Reason != tt.why {
 			t.Errorf("%v %s: %+v, want reason %q", tt.header, tt.body, m, tt.why)
+		}
+	}
+}
+
+// TestTextAsSpelled has orders whose canonical IDs are spelled otherwise in the request.
+func TestTextAsSpelled(t *testing.T) {
+	const upper = "ABCDEF00-0000-4000-8000-000000000001"
+	id := ID{In: InQuery, Name: "id", Format: Format{Kind: UUID}}
+	for _, tt := range []struct {
+		parts      []Part
+		query      string
+		text, part string
+	}{
+		{nil, "id=" + strings.ToLower(upper), "", ""},
+		{nil, "id=" + upper, upper, ""},
+		{[]Part{{"shop", ID{In: InQuery, Name: "shop", Format: Format{Kind: UUID}}}}, "shop=" + strings.ToLower(upper) + "&id=" + upper, strings.ToLower(upper) + "/" + upper, strings.ToLower(upper) + "/"},
+		{[]Part{{"shop", ID{In: InQuery, Name: "shop", Format: Format{Kind: UUID}}}}, "id=" + strings.ToLower(upper) + "&shop=" + upper, upper + "/" + strings.ToLower(upper), upper + "/"},
+	} {
+		table, err := NewTable([]Rule{{Name: "r", Methods: []string{"POST"}, Path: "/new", IDs: []ID{id}, Parts: tt.parts}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := table.Match(Request{Method: "POST", Target: "/new?" + tt.query})
+		if m.Result != Named || m.Text != tt.text || m.Prefix != tt.part || m.ID != strings.ToLower(m.ID) {
+			t.Errorf("%s: %+v, want the text %q and the parts %q", tt.query, m, tt.text, tt.part)
 		}
 	}
 }

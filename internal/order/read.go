@@ -206,7 +206,9 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 			m.ID = ""
 			return m.refused(Ambiguous, DifferentIDs)
 		}
-		m.ID = id
+		if m.ID = id; f.text != id {
+			m.Text = f.text
+		}
 	}
 	switch {
 	case m.ID != "" || len(m.Batch) > 0:
