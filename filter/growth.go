@@ -18,7 +18,7 @@ type Growth struct {
 
 	// Rescan calls add with every existing ID: of the sources, and of the change log up to its
 	// end at a moment after the call. With it the filter is rebuilt to grow. Without it, or if
-	// it returns [ErrForgotten], the filter gets one more layer.
+	// it returns [ErrForgotten] or fewer IDs than the filter has, the filter gets one more layer.
 	Rescan func(ctx context.Context, add func(id string) error) error
 	// LeaderLock waits until this process may rescan: the instances of a deployment do it one
 	// after the other. done releases the lock. The context work ends when the lock is lost.
@@ -181,7 +181,7 @@ func (f *Filter) growMemory(s *scalable) {
 }
 
 // ErrForgotten says that some IDs can no longer be read from anywhere.
-var ErrForgotten = errors.New("the IDs can no longer be read")
+var ErrForgotten = errors.New("not every ID can be read again")
 
 // ErrNoGrowth says that a filter has no [Growth].
 var ErrNoGrowth = errors.New("expand is not configured")
@@ -225,6 +225,7 @@ func (f *Filter) Expand(ctx context.Context) error {
 	if g.Rescan == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
 		err = f.addLayers(g)
 	} else if err = f.rebuild(ctx, g); errors.Is(err, ErrForgotten) {
+		f.log.Warn("the filter is not rebuilt to grow, it gets one more layer", "reason", err)
 		err = f.addLayers(g)
 	}
 	to := f.Capacity()
@@ -303,8 +304,7 @@ func (f *Filter) addLayers(g *Growth) error {
 //     added before begin is in a source, in the log, or pending.
 //  3. The pending IDs are added too. An ID leaves the pending writes only when it is in the
 //     log. So they are read before Rescan.
-//  4. The new store must not have fewer IDs than the old one, except for the false positives
-//     of either.
+//  4. The new store must not have fewer IDs than the old one.
 func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 	if g.LeaderLock != nil {
 		work, done, err := g.LeaderLock(ctx)
@@ -324,9 +324,9 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 		f.memory.abandon()
 		return err
 	}
-	if had, has := countAll(old), next.count(); float64(has) < float64(had)*(1-2*f.opts.FalsePositiveRate)-8 {
+	if had, has := countAll(old), next.count(); has < had {
 		f.memory.abandon()
-		return fmt.Errorf("only %d IDs were read again, of %d in the filter", has, had)
+		return fmt.Errorf("%w: only %d IDs were read again, of %d in the filter", ErrForgotten, has, had)
 	}
 	f.memory.finish(next)
 	return nil

@@ -1,9 +1,7 @@
 package tests
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,8 +26,8 @@ func TestReadingForAnotherSet(t *testing.T) {
 			table.insert(5000)                               // the log has lost it
 			for range 2 {                                    // an overlap apart: the table's end is behind the order
 				time.Sleep(1100 * time.Millisecond)
-				if said := gate.expandFails(); !strings.Contains(said, "IDs were read again") {
-					t.Fatalf("expanding: %s", said)
+				if status := gate.tryPost("/filters/orders/expand", ""); (status == http.StatusOK) != (kind == "local") {
+					t.Fatalf("expanding: %d", status) // memory gets one more layer
 				}
 			}
 			log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
@@ -44,20 +42,6 @@ func TestReadingForAnotherSet(t *testing.T) {
 			}
 		})
 	}
-}
-
-// expandFails has a filter expanded, and returns why that failed.
-func (g *tableGate) expandFails() string {
-	g.t.Helper()
-	response, err := client.Post(g.admin+"/filters/orders/expand", "", nil)
-	must(g.t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must(g.t, err)
-	if response.StatusCode == http.StatusOK {
-		g.t.Fatalf("it was expanded: %s", text)
-	}
-	return string(text)
 }
 
 // TestAbandonedCreateIsForgotten has a create abandoned that may run for less time than

@@ -61,3 +61,41 @@ func TestReplay(t *testing.T) {
 		}
 	})
 }
+
+// TestReplayOfLostEntries replays a log that has lost entries, until an operator confirms that the
+// sources have their orders.
+func TestReplayOfLostEntries(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, Options{})
+		for _, id := range []string{"1", "2", "3", "4"} {
+			if err := a.Append(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := a.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		replay := func() (got []string, err error) {
+			err = a.Replay(t.Context(), func(id string) error { got = append(got, id); return nil })
+			return got, err
+		}
+		if _, err := replay(); err != nil {
+			t.Error(err)
+		}
+		for _, seq := range []string{"1-0", "3-0"} {
+			if err := a.client.XDel(t.Context(), a.keys[keyLog], seq).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := replay(); !errors.Is(err, ErrLost) {
+				t.Errorf("without entry %s: %v", seq, err)
+			}
+		}
+		if err := a.ClearDoubts(t.Context(), a.Mark()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := replay(); err != nil || !slices.Equal(got, []string{"2", "4"}) {
+			t.Errorf("after a confirmation: %v, %v", got, err)
+		}
+	})
+}

@@ -3,11 +3,13 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rediskey"
@@ -47,7 +49,7 @@ func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.
 	if c.How == config.ExpandLayers {
 		return g
 	}
-	g.Rescan = loader.readEverything
+	g.Rescan = loader.readAgain
 	if o.Redis != nil {
 		lock := o.leaderLock(name, workExpand)
 		g.LeaderLock = func(ctx context.Context) (context.Context, func(), error) {
@@ -58,12 +60,36 @@ func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.
 	return g
 }
 
-// readEverything reads the sources and then the change log, up to its end at a moment after the
-// call. It fills a set that is not in use yet, and keeps the filter's positions in the tables.
-func (u *Loader) readEverything(ctx context.Context, add func(id string) error) error {
-	if err := u.logSnapshot.forgotten(ctx); err != nil {
-		return err
+// readAgain is readEverything for a filter that has everything already. The error is
+// [filter.ErrForgotten] if a file has changed since it was loaded.
+func (u *Loader) readAgain(ctx context.Context, add func(id string) error) error {
+	for _, source := range u.sources {
+		if s, ok := source.(*csvSource); ok && s.isChanged(time.Now()) {
+			return fmt.Errorf("%w: source %s has changed since it was loaded", filter.ErrForgotten, s.name)
+		}
 	}
+	return u.readEverything(ctx, add)
+}
+
+// readEverything reads the change log, up to its end at a moment after the call, and the sources.
+// It fills a set that is not in use yet, and keeps the filter's positions in the tables. Tables
+// have each order, also those that the log has lost. Without a table the error is
+// [filter.ErrForgotten] if the log has lost any.
+func (u *Loader) readEverything(ctx context.Context, add func(id string) error) error {
+	if u.log != nil {
+		err := u.log.Replay(ctx, add)
+		if errors.Is(err, changelog.ErrLost) && len(u.tables()) == 0 {
+			return fmt.Errorf("%w: %w", filter.ErrForgotten, err)
+		}
+		if err != nil && !errors.Is(err, changelog.ErrLost) {
+			return err
+		}
+	}
+	return u.readSources(ctx, add)
+}
+
+// readSources is readEverything without the change log.
+func (u *Loader) readSources(ctx context.Context, add func(id string) error) error {
 	for _, source := range u.sources {
 		read := func() error { return source.IDs(ctx, add) }
 		if t, ok := source.(*tableSource); ok {
@@ -73,14 +99,7 @@ func (u *Loader) readEverything(ctx context.Context, add func(id string) error) 
 			return err
 		}
 	}
-	if u.log == nil {
-		return nil
-	}
-	if err := u.log.Replay(ctx, add); err != nil {
-		return err
-	}
-	// Once more: it may have been trimmed before its end was read.
-	return u.logSnapshot.forgotten(ctx)
+	return nil
 }
 
 const (

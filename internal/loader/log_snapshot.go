@@ -19,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
@@ -410,17 +409,4 @@ func (s *logSnapshot) wait() {
 		s.taking.Lock()
 		defer s.taking.Unlock()
 	}
-}
-
-// forgotten returns an error if the log does not begin with its first entry, and so cannot be
-// read again.
-func (s *logSnapshot) forgotten(ctx context.Context) error {
-	if s == nil {
-		return nil
-	}
-	first, err := s.loader.log.First(ctx)
-	if err == nil && first > 1 {
-		err = filter.ErrForgotten
-	}
-	return err
 }

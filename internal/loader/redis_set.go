@@ -55,10 +55,11 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 // sourcesWithoutLog is everything, for a filter whose sources have every order there is:
 // it does without a log that was lost.
 func (u *Loader) sourcesWithoutLog(ctx context.Context, add func(id string) error) error {
-	if err := u.readEverything(ctx, add); !errors.Is(err, changelog.ErrBroken) {
-		return err
+	err := u.readEverything(ctx, add)
+	if errors.Is(err, changelog.ErrBroken) || errors.Is(err, changelog.ErrLost) {
+		return u.readSources(ctx, add)
 	}
-	return nil
+	return err
 }
 
 // bitsOf returns the options of the bits in Redis. Other programs determine the size of a

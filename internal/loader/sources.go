@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
@@ -19,11 +21,20 @@ type csvSource struct {
 	path    string
 	formats []order.Format // of the rules that use the filter; empty: any ID as it is
 	log     *slog.Logger
+	loaded  atomic.Pointer[string] // its fingerprint when it was loaded, "" if unknown; nil: it was not
+}
+
+// isChanged reports whether the file may be another one than at its last load.
+func (s *csvSource) isChanged(now time.Time) bool {
+	loaded := s.loaded.Load()
+	stamp, _ := s.fingerprint(now)
+	return loaded != nil && (stamp == "" || stamp != *loaded)
 }
 
 // IDs implements filter.Source. A non-empty line without an ID is an error: the filter would
 // answer Absent for its order.
 func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error {
+	stamp, _ := s.fingerprint(time.Now())
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
 	opts := source.Options{Progress: progress.Report, Logger: s.log, Valid: rules.Valid(s.formats)}
@@ -35,6 +46,7 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 		return fmt.Errorf("source %s: %d lines of %s are no order IDs by any rule's format, the first is %s; correct or remove them",
 			s.name, report.Skipped, s.path, report.First[0])
 	}
+	s.loaded.Store(&stamp)
 	return nil
 }
 
