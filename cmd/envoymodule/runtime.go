@@ -111,7 +111,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 			r.adapt(c)
 		}
 		return c, err
-	}, nil)
+	}, nil, nil)
 	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {
 		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen, listener) })

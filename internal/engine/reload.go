@@ -21,9 +21,10 @@ import (
 //
 // ReloadFrom returns at once, and its work continues until Close. Call it once, after Start. It
 // calls load from several goroutines, one at a time. If the caller changed the configuration
-// between reading it and New, load must make the same changes.
-func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), asked <-chan os.Signal) {
-	r := &reloader{engine: m, load: load, log: m.log}
+// between reading it and New, load must make the same changes. It calls begins, unless nil, before each
+// reload, and done after it.
+func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), asked <-chan os.Signal, begins func() (done func())) {
+	r := &reloader{engine: m, load: load, begins: begins, log: m.log}
 	m.background(func(ctx context.Context) {
 		for {
 			select {
@@ -55,6 +56,7 @@ const (
 type reloader struct {
 	engine *Engine
 	load   func() (*config.Config, error)
+	begins func() (done func()) // is called around each reload; nil: nothing is
 	log    *slog.Logger
 	mu     sync.Mutex // held during a reload
 }
@@ -63,6 +65,9 @@ type reloader struct {
 func (r *reloader) reload(ctx context.Context, why trigger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.begins != nil {
+		defer r.begins()()
+	}
 	m := r.engine
 	var changed []string
 	c, err := r.load()

@@ -69,7 +69,7 @@ func newReloadBed(t *testing.T) *reloadBed {
 	b.Engine, err = build(t.Context(), c, slog.New(slog.NewTextHandler(b.out, nil)))
 	bedtest.Check(t, err)
 	t.Cleanup(b.Close)
-	b.ReloadFrom(b.file, load, b.hup)
+	b.ReloadFrom(b.file, load, b.hup, nil)
 	return b
 }
 
@@ -310,7 +310,7 @@ func TestReloadOfAFileThatChangedAtTheStart(t *testing.T) {
 	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
 	bedtest.Check(t, err)
 	defer m.Close()
-	m.ReloadFrom(file, load, nil)
+	m.ReloadFrom(file, load, nil, nil)
 	bedtest.Eventually(t, "the rules of the file", func() bool { return m.Gate().Policies()[0].Rule.Name == "other" })
 }
 

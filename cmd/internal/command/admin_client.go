@@ -40,16 +40,6 @@ func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, f
 		return usageError{fmt.Errorf("%s has no listen.admin, so ordergate cannot be called", e.file)}
 	}
 	where := c.Listen.Admin
-	network, address := "tcp", where
-	if path, ok := strings.CutPrefix(where, "unix:"); ok {
-		network, address = "unix", path
-	}
-	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: redisconn.Timeout}).DialContext(ctx, network, address)
-		},
-	}
 	var sent io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -65,13 +55,9 @@ func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, f
 	if c.Listen.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+string(c.Listen.Token))
 	}
-	response, err := transport.RoundTrip(request)
+	response, err := adminRoundTrip(where, request)
 	if err != nil {
-		var dial *net.OpError
-		if errors.As(err, &dial) && dial.Op == "dial" {
-			err = notRunning{err}
-		}
-		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
+		return err
 	}
 	defer response.Body.Close() // its error does not matter: the body is only read
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
@@ -89,4 +75,28 @@ func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, f
 		return fmt.Errorf("reading the answer of %s: %w", where, err)
 	}
 	return nil
+}
+
+// adminRoundTrip sends a request to the ordergate at an admin address. The error is errNotRunning if
+// the connection fails.
+func adminRoundTrip(where string, request *http.Request) (*http.Response, error) {
+	network, address := "tcp", where
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		network, address = "unix", path
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: redisconn.Timeout}).DialContext(ctx, network, address)
+		},
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			err = notRunning{err}
+		}
+		return nil, fmt.Errorf("asking the ordergate at %s: %w", where, err)
+	}
+	return response, nil
 }

@@ -10,6 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // for an image with nothing else
+
+	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // as above
 )
 
 // Exit codes.
@@ -27,6 +31,13 @@ func Main(releaseVersion string) {
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
 	stop()
 	os.Exit(code)
+}
+
+// Root returns the commands, for their manual pages.
+func Root() *cobra.Command {
+	root := newCommand(io.Discard, io.Discard, os.Getenv)
+	root.DisableAutoGenTag = true
+	return root
 }
 
 // run executes one command line and returns its exit code. It prints errors to

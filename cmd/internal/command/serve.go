@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
+	"github.com/ordergate/ordergate/internal/systemd"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -57,12 +58,17 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		return err
 	}
 	m.Start()
-	m.ReloadFrom(opts.file, opts.load, opts.reload)
+	m.ReloadFrom(opts.file, opts.load, opts.reload, systemd.Reloading)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
+	systemd.Serving()
+	watched, endWatch := context.WithCancel(context.Background())
+	defer endWatch()
+	go systemd.Watchdog(watched, f.alive, func(err error) { log.Error("systemd's watchdog is not fed", "error", err) })
 
 	select {
 	case <-ctx.Done():
+		systemd.Stopping()
 		f.lameDuck(opts.delay)
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
@@ -93,6 +99,8 @@ type adapters struct {
 // check takes microseconds, but an ext_proc stream lasts as long as its call.
 type server struct {
 	name     string
+	protocol string // h2 for gRPC
+	secured  bool   // by TLS
 	listener net.Listener
 	serve    func(net.Listener) error
 }
@@ -183,8 +191,21 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	return f, nil
 }
 
-// listen opens all configured addresses. After an error it closes them.
-func (f *adapters) listen(c config.Listen) error {
+// listen opens all configured addresses, but for those that systemd has opened. After an error it
+// closes them.
+func (f *adapters) listen(c config.Listen) (err error) {
+	passed, err := systemd.TakeSockets()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			passed.Close()
+			for _, open := range f.servers {
+				_ = open.listener.Close()
+			}
+		}
+	}()
 	for _, s := range []struct {
 		name, addr string
 		serve      func(net.Listener) error
@@ -199,19 +220,19 @@ func (f *adapters) listen(c config.Listen) error {
 		if s.addr == "" {
 			continue
 		}
-		l, err := listen.Listen(s.addr, c.FileMode())
+		l := passed.Take(s.addr)
+		if l == nil {
+			l, err = listen.Listen(s.addr, c.FileMode())
+		}
 		if err == nil {
 			l, err = listen.WithTLS(l, s.tls, []string{s.protocol}, f.log)
 		}
 		if err != nil {
-			for _, open := range f.servers {
-				_ = open.listener.Close()
-			}
 			return fmt.Errorf("listen.%s: %w", s.name, err)
 		}
-		f.servers = append(f.servers, server{s.name, l, s.serve})
+		f.servers = append(f.servers, server{s.name, s.protocol, s.tls != nil && l.Addr().Network() == "tcp", l, s.serve})
 	}
-	return nil
+	return passed.Unused()
 }
 
 // start serves on all listeners in the background. It returns a channel that receives the
