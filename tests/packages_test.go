@@ -121,7 +121,7 @@ func socketStack(t *testing.T, bed *bedtest.Bed, b *backend) (s *stack, sockets,
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	config = edit(t, "authz: 127.0.0.1:0", "authz: unix:/run/ordergate/authz.sock", "proc:  127.0.0.1:0", "proc: unix:/run/ordergate/proc.sock",
-		"admin: 127.0.0.1:0", "admin: unix:/run/ordergate/admin.sock", "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(s.GateExample(s.server.Addr(), idsMarker))
+		"admin: 127.0.0.1:0", "http: unix:/run/ordergate/http.sock\n  admin: unix:/run/ordergate/admin.sock", "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(s.GateExample(s.server.Addr(), idsMarker))
 	s.envoy = s.Envoy(check(t)(s.EnvoyExample("unix:"+sockets+"/authz.sock", "unix:"+sockets+"/proc.sock", b.addr())))
 	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
 	return s, sockets, config
@@ -154,7 +154,11 @@ func TestPackage(t *testing.T) {
 	deb := func(version string) string {
 		return fmt.Sprintf("/dist/%s/ordergate_%s_linux_%s.deb", version, version, runtime.GOARCH)
 	}
-	c.must("dpkg --install " + deb("0.1.0"))
+	readme, _, _ := installBlocks(t, bed.Root())
+	out := c.must("cd /; sudo() { \"$@\"; }; " + edit(t, "./dist/ordergate_0.1.0_linux_amd64.deb", deb("0.1.0"))(readme))
+	if !strings.Contains(out, "HTTP/1.1 404 Not Found") {
+		t.Errorf("README's commands print %s", out)
+	}
 	c.must("systemctl is-active ordergate.service ordergate.socket && systemctl is-enabled ordergate.service")
 	if got := c.must("curl -fsS --unix-socket /run/ordergate/admin.sock http://localhost/readyz && ordergate version"); !strings.Contains(got, "ordergate 0.1.0") {
 		t.Errorf("it says %q", got)
@@ -262,6 +266,12 @@ func TestImage(t *testing.T) {
 	}
 	// An Envoy of another user may use the sockets that this one makes.
 	must(t, os.WriteFile(filepath.Join(files, "ordergate.yaml"), []byte(edit(t, "listen:\n", "listen:\n  socket_mode: \"0666\"\n")(config)), 0o644)) //nolint:gosec // as above
+	_, readme, _ := installBlocks(t, bed.Root())
+	for _, option := range []string{"podman run --read-only --cap-drop=all -v /etc/ordergate:/etc/ordergate:ro -v /run/ordergate:/run/ordergate "} {
+		if !strings.Contains(readme, option) {
+			t.Errorf("README.md has no %q", option)
+		}
+	}
 	c := startContainer(t, "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--memory=256m", "--volume", sockets+":/run/ordergate", "--volume", files+":/etc/ordergate:ro",
 		"--health-cmd=[\"/ordergate\",\"health\",\"--config\",\"/etc/ordergate/ordergate.yaml\"]",
 		fmt.Sprintf("oci-archive:%s/0.1.0/ordergate_0.1.0_linux_%s.oci.tar", dist, runtime.GOARCH))
