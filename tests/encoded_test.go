@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,9 @@ func TestDecompressedAnswers(t *testing.T) {
 func TestDecompressorBehind(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "the module waits for the end of a body as long as for Redis")
+	if version := os.Getenv("ENVOY_VERSION"); strings.HasPrefix(version, "1.37.") || strings.HasPrefix(version, "1.38.") {
+		t.Skip("this Envoy ends answers there that have a length")
+	}
 	b := newEncoder(t)
 	s := newStack(t, settings{
 		backend: strings.TrimPrefix(b.URL, "http://"), orders: 10,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,16 +46,21 @@ type container struct {
 	name string
 }
 
-// podman runs podman as root and in a container itself, where it manages no cgroups by systemd.
+// podmanOptions let podman run as root in a container itself, where it manages no cgroups by systemd.
+var podmanOptions = []string{"--storage-driver=overlay", "--cgroup-manager=cgroupfs", "--runtime=runc"}
+
+// containerLimits are those that a container may have in a container.
+const containerLimits = "[containers]\ndefault_ulimits = [\"nofile=20000:20000\", \"nproc=1000:1000\"]\n"
+
 func podman(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "podman", append([]string{"--storage-driver=overlay", "--cgroup-manager=cgroupfs", "--runtime=runc"}, args...)...)
+	return exec.CommandContext(ctx, "podman", slices.Concat(podmanOptions, args)...)
 }
 
 // startContainer runs an image.
 func startContainer(t *testing.T, args ...string) *container {
 	t.Helper()
 	limits := filepath.Join(t.TempDir(), "containers.conf")
-	must(t, os.WriteFile(limits, []byte("[containers]\ndefault_ulimits = [\"nofile=20000:20000\", \"nproc=1000:1000\"]\n"), 0o600))
+	must(t, os.WriteFile(limits, []byte(containerLimits), 0o600))
 	cmd := podman(t.Context(), append([]string{"run", "--detach", "--network=host"}, args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+limits)
 	out, err := cmd.Output()

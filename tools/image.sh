@@ -8,6 +8,9 @@ build() { buildah --root "$store/root" --runroot "$store/run" --storage-driver "
 trap 'build rm --all >/dev/null 2>&1 || true; rm -rf "$store"' EXIT
 work=$(build from --arch "$arch" scratch)
 build copy --quiet --chown 0:0 --chmod 755 "$work" "$binary" /ordergate >/dev/null
+# A volume that is mounted there gets its owner, who makes sockets in it.
+mkdir "$store/sockets"
+build copy --quiet --chown 65532:65532 --chmod 755 "$work" "$store/sockets" /run/ordergate >/dev/null
 build config --user 65532:65532 --entrypoint '["/ordergate"]' --cmd 'serve --config /etc/ordergate/ordergate.yaml' \
     --os linux --arch "$arch" --created-by "" --history-comment "" "$work"
 image=$(build commit --quiet --timestamp 0 "$work")

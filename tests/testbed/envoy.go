@@ -176,10 +176,15 @@ func (e *Envoy) live(ctx context.Context, adminFile string) error {
 	return nil
 }
 
+// envoyPath returns the Envoy of the tests, or the one of the version in ENVOY_VERSION (make matrix).
 func (b *Bed) envoyPath() (string, error) {
-	path, err := exec.LookPath(b.cache("bin", "envoy"))
+	name, fetch := "envoy", "envoy"
+	if version := os.Getenv("ENVOY_VERSION"); version != "" {
+		name, fetch = "envoy-"+version, "envoys"
+	}
+	path, err := exec.LookPath(b.cache("bin", name))
 	if err != nil {
-		return "", &MissingError{Program: ".cache/bin/envoy", Fetch: "envoy"}
+		return "", &MissingError{Program: ".cache/bin/" + name, Fetch: fetch}
 	}
 	return path, nil
 }

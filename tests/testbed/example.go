@@ -29,8 +29,18 @@ func (b *Bed) EnvoyAsShipped(authz, proc, backend string) (string, error) {
 	replace["port_value: 8080 "] = "port_value: " + port(backend) + " "
 	replace["{ pipe: { path: /run/ordergate/authz.sock } }"] = envoyAddress(authz)
 	replace["{ pipe: { path: /run/ordergate/proc.sock } }"] = envoyAddress(proc)
+	if strings.HasPrefix(os.Getenv("ENVOY_VERSION"), "1.37.") {
+		replace[localReplies] = ownReplies
+	}
 	return b.example("envoy.yaml", replace)
 }
+
+// Envoy 1.37 does not know the input localReplies of the filter ordergate.answers; docs/compatibility.md
+// has ownReplies in its place.
+const (
+	localReplies = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseLocalReplyMatchInput }\n                            value_match: { exact: \"true\" }"
+	ownReplies   = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseHeaderMatchInput, header_name: x-ordergate-verdict }\n                            value_match: { safe_regex: { google_re2: {}, regex: .+ } }"
+)
 
 // GateExample returns examples/envoy/ordergate.yaml with free ports for its
 // listeners, a running Redis ("127.0.0.1:port"), and the file of IDs that the example

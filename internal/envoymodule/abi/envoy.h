@@ -1,4 +1,4 @@
-// What ordergate uses of Envoy's ABI for dynamic modules, version v0.1.0 (Envoy 1.40):
+// What ordergate uses of Envoy's ABI for dynamic modules, version v0.1.0 (Envoy 1.39 and 1.40):
 // names, layouts and values are those of source/extensions/dynamic_modules/abi/abi.h
 // there, and abi_test.go compares them with it.
 

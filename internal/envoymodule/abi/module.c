@@ -4,8 +4,10 @@
 // Sending a reply or continuing a stream can end the stream and free its state here before
 // the call returns. So these calls come last.
 
+#define _GNU_SOURCE  // RTLD_DEFAULT
 #include "module.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +49,20 @@ typedef struct stream {
 // Most requests have fewer headers.
 #define MOST_HEADERS 64
 
-const char* envoy_dynamic_module_on_program_init(void) { return ENVOY_DYNAMIC_MODULES_ABI_VERSION; }
+// Envoy 1.38 has the same version of the ABI, other numbers of attributes, and not this function. There
+// no outcome would ever be known, and each lock would be held.
+static bool is_too_old(void) {
+  return dlsym(RTLD_DEFAULT, "envoy_dynamic_module_callback_get_log_level") == NULL;
+}
+
+const char* envoy_dynamic_module_on_program_init(void) {
+  if (!is_too_old()) return ENVOY_DYNAMIC_MODULES_ABI_VERSION;
+  static const char why[] = "this Envoy is too old for the module of ordergate: use Envoy 1.39 or newer, or ordergate beside Envoy";
+  envoy_dynamic_module_callback_log(
+      envoy_dynamic_module_type_log_level_Error,
+      (envoy_dynamic_module_type_module_buffer){why, sizeof why - 1});
+  return NULL;
+}
 
 const void* envoy_dynamic_module_on_http_filter_config_new(
     void* config, envoy_dynamic_module_type_envoy_buffer name,
