@@ -250,6 +250,7 @@ release:
 		tools/image.sh $$arch $(STAGE)/ordergate $(DIST)/$$name.oci.tar || exit 1; \
 	done
 	rm -r $(STAGE)
+	cp packaging/envoy.Containerfile $(DIST)
 	cd $(DIST) && sha256sum ordergate_* > SHA256SUMS
 
 # Each fuzz target for FUZZTIME.

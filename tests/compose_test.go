@@ -46,9 +46,11 @@ func TestCompose(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.New(t)
 	dist := releases(t, bed, "0.1.0")
+	envoy, err := filepath.EvalSymlinks(filepath.Join(bed.Root(), ".cache", "bin", "envoy"))
+	must(t, err)
 	dir := t.TempDir()
 	services, limits, wrapper := filepath.Join(dir, "services.yaml"), filepath.Join(dir, "containers.conf"), filepath.Join(dir, "podman")
-	must(t, os.WriteFile(services, []byte(strings.Replace(composeServices, "ENVOY", check(t)(filepath.EvalSymlinks(filepath.Join(bed.Root(), ".cache", "bin", "envoy"))), 1)), 0o600))
+	must(t, os.WriteFile(services, []byte(strings.Replace(composeServices, "ENVOY", envoy, 1)), 0o600))
 	must(t, os.WriteFile(limits, []byte(containerLimits), 0o600))
 	must(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nexec podman "+strings.Join(podmanOptions, " ")+" \"$@\"\n"), 0o700)) //nolint:gosec // a program
 	for _, args := range [][]string{

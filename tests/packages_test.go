@@ -308,6 +308,41 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestEnvoyImage builds the image of Envoy with the module on the Debian of the tests, and runs it.
+func TestEnvoyImage(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	dist := releases(t, bed, "0.1.0")
+	b := newBackend(t)
+	server := bed.Redis()
+	image, err := podman(t.Context(), "import", "--quiet", filepath.Join(bed.Root(), ".cache", "images", "debian.tar")).Output()
+	must(t, err)
+	out, err := podman(t.Context(), "build", "--isolation=chroot", "--quiet", "--from", strings.TrimSpace(string(image)), "--build-arg", "VERSION=0.1.0", "--build-arg", "TARGETARCH="+runtime.GOARCH,
+		"--file", filepath.Join(dist, "0.1.0", "envoy.Containerfile"), filepath.Join(dist, "0.1.0")).Output()
+	if err != nil {
+		t.Fatalf("podman build: %v %s", err, stderrOf(err))
+	}
+	files := t.TempDir()
+	must(t, os.Chmod(files, 0o755)) //nolint:gosec // the user in the container reads it
+	port := freePort(t)
+	gate := edit(t, "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(bed.GateExample(server.Addr(), idsMarker))
+	envoy := edit(t, "port_value: 0 ", "port_value: "+port+" ")(check(t)(bed.ModuleExample("/etc/ordergate/ordergate.yaml", b.addr())))
+	for name, text := range map[string]string{"ordergate.yaml": gate, "orders.csv": csvOf(1000), "envoy.yaml": envoy} {
+		must(t, os.WriteFile(filepath.Join(files, name), []byte(text), 0o644)) //nolint:gosec // as above
+	}
+	binary, err := filepath.EvalSymlinks(filepath.Join(bed.Root(), ".cache", "bin", "envoy"))
+	must(t, err)
+	startContainer(t, "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--user=65532:65532", "--volume", files+":/etc/ordergate:ro", "--volume", binary+":/usr/local/bin/envoy:ro",
+		strings.TrimSpace(string(out)), "envoy", "--disable-hot-restart", "-c", "/etc/ordergate/envoy.yaml")
+	s := &stack{Bed: bed, t: t, url: "http://127.0.0.1:" + port}
+	bedtest.Eventually(t, "an order can be absent", func() bool {
+		a, err := s.send(t.Context(), "GET", "/orders/5000", "")
+		return err == nil && a.status == 404
+	})
+	s.must("GET", "/orders/5", "").want(t, 200, "")
+	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+}
+
 // callSteadily sends 100 lookups and 100 settlements a second, also while the answers to earlier ones are
 // awaited. Each has to succeed.
 func (s *stack) callSteadily() (stop func()) {
