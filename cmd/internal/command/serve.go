@@ -69,6 +69,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	select {
 	case <-ctx.Done():
 		systemd.Stopping()
+		endWatch() // the listeners are about to close
 		f.lameDuck(opts.delay)
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
