@@ -19,6 +19,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/exact"
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
@@ -81,6 +82,9 @@ type Options struct {
 	// Appender receives each ID that is learned. Without it an ID is known only here.
 	Appender Appender
 
+	// Check returns the reason why a text is no order ID, "" if it is one. Default:
+	// [orderid.Check].
+	Check func(id string) (reason string)
 	// CanonicalForms converts each ID that is added. Lookups use one of these forms. Nil: IDs
 	// stay as they are.
 	CanonicalForms CanonicalForms
@@ -119,6 +123,9 @@ func (o *Options) EnsureDefaults() {
 	o.FalsePositiveRate = cmp.Or(o.FalsePositiveRate, 0.001)
 	if o.Key == ([16]byte{}) {
 		rand.Read(o.Key[:]) // never fails, by its documentation
+	}
+	if o.Check == nil {
+		o.Check = orderid.Check[string]
 	}
 	o.CommitDelay = cmp.Or(o.CommitDelay, time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

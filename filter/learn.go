@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -32,10 +31,9 @@ var ErrExposed = errors.New("another ordergate may answer absent for the new ord
 //
 // After an error the ID is known here, and [Filter.Run] retries the append. Until it succeeds
 // the other instances answer Unknown for what they lack, unless the error is [ErrExposed]. An
-// ID that is empty or longer than [orderid.MaxBytes] counts as unknown, see [Filter.MarkIncomplete].
+// ID that [Options.Check] refuses counts as unknown, see [Filter.MarkIncomplete].
 func (f *Filter) Learn(ctx context.Context, id string) error {
-	if !orderid.HasLength(id) {
-		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), orderid.MaxBytes)
+	if reason := f.opts.Check(id); reason != "" {
 		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.MarkIncomplete(ctx, reason, time.Time{}))
 	}
 	// Here first: this process knows the ID whatever happens later. If the order is not

@@ -107,7 +107,7 @@ func TestLearnRefusesWhatTheLogCannotHold(t *testing.T) {
 		if err := f.Learn(t.Context(), id); err == nil {
 			t.Errorf("an ID of %d bytes was learned", len(id))
 		}
-		if state, reason := f.State(); state != StateUnknown || !strings.Contains(reason, fmt.Sprint(len(id))) {
+		if state, reason := f.State(); state != StateUnknown || !strings.Contains(reason, orderid.Check(id)) {
 			t.Errorf("state %q, reason %q", state, reason)
 		}
 		if f.Pending() != 0 {

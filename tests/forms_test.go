@@ -253,3 +253,33 @@ func (g *tableGate) tryPost(path, body string) (status int) {
 	must(g.t, response.Body.Close())
 	return response.StatusCode
 }
+
+// TestFollowedRowsAreChecked writes rows into a followed table whose IDs no rule accepts. As in a
+// table that is polled, nothing is absent until they are corrected.
+func TestFollowedRowsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, tc := range follows {
+		if strings.Contains(tc.source, "poll") {
+			continue
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			server := bed.Redis().Addr()
+			table := tc.table(t, bed, 0, tc.args...)
+			table.exec("ALTER TABLE orders ADD code VARCHAR(36)")
+			config := table.config(server, tableSettings{member: "one", source: tc.source})
+			config = strings.Replace(config, "id_column: id", "id_column: code, cursor_column: id", 1)
+			g := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), config, "ORDERS_DSN="+table.dsn))
+			g.becomes(42, "absent")
+			table.exec("INSERT INTO orders (id, code) VALUES (1, '000042')")
+			g.becomes(42, "unknown")
+			if reason := g.info().Reason; !strings.Contains(reason, `"000042" does not have the form of an order ID`) {
+				t.Errorf("the reason is %q", reason)
+			}
+			table.exec("UPDATE orders SET code = '42' WHERE id = 1")
+			g.becomes(42, "maybe")
+			g.becomes(43, "absent")
+		})
+	}
+}

@@ -231,11 +231,11 @@ func (s *Server) serveContains(r *http.Request, name string) (any, error) {
 	id := r.URL.Query().Get("id")
 	f := s.Filters[name].Filter()
 	report := ContainsReport{Filter: name, ID: id, Answer: f.Query(r.Context(), id).String()}
-	valid, err := s.validIDs(name)
+	check, err := s.check(name)
 	switch {
 	case err != nil:
 		return nil, err
-	case !valid(id):
+	case check(id) != "":
 		report.Reason = "no rule takes such an ID, so a request with it is refused"
 	case report.Answer == presence.Unknown.String():
 		_, report.Reason = f.State()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/loader"
-	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
@@ -43,18 +42,19 @@ func (s *Server) serveAdd(r *http.Request, name string) (any, error) {
 		return nil, err
 	}
 	ids := asked.IDs
-	valid, err := s.validIDs(name)
+	check, err := s.check(name)
 	if err != nil {
 		return nil, err
 	}
-	good := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !valid(id) })
+	isBad := func(id string) bool { return check(id) != "" }
+	good := slices.DeleteFunc(slices.Clone(ids), isBad)
 	report, err := s.add(r.Context(), name, good)
 	if err != nil {
 		return nil, err
 	}
 	s.logAdded(r, name, asked, good)
 	if report.Refused = len(ids) - len(good); report.Refused > 0 {
-		first := ids[slices.IndexFunc(ids, func(id string) bool { return !valid(id) })]
+		first := ids[slices.IndexFunc(ids, isBad)]
 		report.FirstRefused = new(strings.ToValidUTF8(first[:min(len(first), maxQuoted)], ""))
 	}
 	return report, nil
@@ -63,17 +63,10 @@ func (s *Server) serveAdd(r *http.Request, name string) (any, error) {
 // maxQuoted bounds the part of a refused ID that an answer repeats, in bytes.
 const maxQuoted = 60
 
-// validIDs returns a function that reports whether a rule of the filter accepts an ID. If no rule
-// names the filter, every ID is valid.
-func (s *Server) validIDs(name string) (func(id string) bool, error) {
-	formats, err := rules.FormatsOf(s.Config, name)
-	if err != nil {
-		return nil, err
-	}
-	if valid := rules.Valid(formats); valid != nil {
-		return valid, nil
-	}
-	return func(string) bool { return true }, nil
+// check returns the function that judges the IDs of a filter, see [rules.Check].
+func (s *Server) check(filter string) (func(id string) (reason string), error) {
+	formats, err := rules.FormatsOf(s.Config, filter)
+	return rules.Check(formats), err
 }
 
 // serveAnnounce adds IDs, for services that create orders in another way. Each ID must fit a
@@ -87,13 +80,13 @@ func (s *Server) serveAnnounce(r *http.Request, name string) (any, error) {
 		return nil, err
 	}
 	ids := asked.IDs
-	valid, err := s.validIDs(name)
+	check, err := s.check(name)
 	if err != nil {
 		return nil, err
 	}
 	for i, id := range ids {
-		if !valid(id) {
-			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format", i+1), http.StatusBadRequest}
+		if reason := check(id); reason != "" {
+			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format: %s", i+1, reason), http.StatusBadRequest}
 		}
 	}
 	return s.add(r.Context(), name, ids)
@@ -114,11 +107,6 @@ func idsOf(r *http.Request) (*IDsRequest, error) {
 	}
 	if len(ids.IDs) > maxAdded {
 		return nil, statusError{fmt.Errorf("%d IDs at once: at most %d are taken", len(ids.IDs), maxAdded), http.StatusBadRequest}
-	}
-	for i, id := range ids.IDs {
-		if !orderid.HasLength(id) {
-			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), orderid.MaxBytes), http.StatusBadRequest}
-		}
 	}
 	return &ids, nil
 }

@@ -34,17 +34,19 @@ func (r *reader) apply(e entry) {
 	case e.id == "":
 		r.applyDoubt(e)
 	case r.log.isForeign(&e):
-		r.applyForeign(e)
+		r.report(e, r.log.foreignDoubt(&e))
 	default:
+		if reason := r.log.opts.Check(e.id); e.inbox && reason != "" {
+			r.report(e, Doubt{Kind: Lost, Orders: true, Reason: "the inbox had no order ID by any rule: " + reason})
+		}
 		r.log.apply(e.id)
 		r.remember(item{"id", e.id}, e.seq)
 	}
 	r.last = e
 }
 
-// applyForeign applies an entry whose ID has other parts. Its order may be any.
-func (r *reader) applyForeign(e entry) {
-	d := r.log.foreignDoubt(&e)
+// report reports the doubt that an entry without a usable ID is. Its order may be any.
+func (r *reader) report(e entry, d Doubt) {
 	d.Entry = Mark{LogID: r.logID, Seq: e.seq, Nonce: e.nonce}
 	r.log.reportDoubt(d)
 }

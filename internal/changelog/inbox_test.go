@@ -165,3 +165,32 @@ func TestInboxOfABrokenLog(t *testing.T) {
 		}
 	})
 }
+
+// TestInboxIsChecked pushes an ID that no rule accepts, and may be another spelling of an order's. It
+// is a doubt of every reader, also of later ones. IDs that an ordergate has checked are none.
+func TestInboxIsChecked(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := Options{Check: func(id string) string {
+			if strings.HasPrefix(id, "0") {
+				return "a leading zero"
+			}
+			return ""
+		}}
+		a, b := runInstance(t, s, opts), runInstance(t, s, opts)
+		a.mustAppend(t, "07")
+		push(t, a, "42")
+		a.mustWait(t)
+		if d := a.doubted(); len(d) > 0 {
+			t.Errorf("%+v", d)
+		}
+		push(t, a, "042")
+		late := runInstance(t, s, opts)
+		for _, i := range []*instance{a, b, late} {
+			i.mustWait(t)
+			if d := i.doubted(); len(d) != 1 || d[0].Kind != Lost || !strings.Contains(d[0].Reason, "a leading zero") || !i.has("042") {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}

@@ -31,6 +31,10 @@ type Options struct {
 	// Ephemeral is for a server that ends with this process. Its replication ID may be hidden.
 	Ephemeral bool
 
+	// Check returns the reason why a text in the inbox is no order ID, "" if it is one. Default: it
+	// is one.
+	Check func(id string) (reason string)
+
 	// Parts are the names of the parts of IDs, in their order. An instance with other parts takes
 	// an entry of this one for a doubt about orders, and not for an ID: it cannot tell which of
 	// its orders the entry names.
@@ -60,6 +64,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.OnDoubt == nil {
 		o.OnDoubt = func(Doubt) {}
+	}
+	if o.Check == nil {
+		o.Check = func(string) string { return "" }
 	}
 	if o.OnCleared == nil {
 		o.OnCleared = func(Mark, bool) {}

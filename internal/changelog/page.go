@@ -18,7 +18,8 @@ type entry struct {
 	seq       uint64 // dense, from 1
 	sub       uint64 // 0 except in entries of other programs
 	id        string // "" for a doubt
-	parts     string // the names of the ID's parts, see [idField]; "": none, or unknown
+	parts     string // the names of the ID's parts, see [fieldID]; "": none, or unknown
+	inbox     bool   // the ID is from the inbox
 	doubt     Doubt
 	text      string // of a doubt, as the log stores it
 	at        int64  // of a doubt of kind Running or Failover: the server's time of the entry or later in ms, 0 if unknown
@@ -194,7 +195,7 @@ func parseEntry(row any) (e entry) {
 	case len(value) == 0 || len(value) > orderid.MaxBytes:
 		e.malformed = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
 	default:
-		e.id, e.parts = value, partsOf(fields[0])
+		e.id, e.parts, e.inbox = value, partsOf(fields[0]), fields[0] == fieldInbox
 	}
 	return e
 }

@@ -45,7 +45,7 @@ local waiting = redis.call('LLEN', inbox)
 for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
   local id = redis.call('LINDEX', inbox, 0)
   if #id > 0 and #id <= 256 then
-    put('id', id)
+    put('id/', id) -- unlike those that an ordergate has checked
   else
     put('doubt', 'lost: an ID of ' .. #id .. ' bytes was pushed to the inbox')
   end

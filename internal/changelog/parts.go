@@ -11,6 +11,9 @@ const (
 	fieldID = "id"
 	// partSeparator is between the parts of an ID, as between their names.
 	partSeparator = "/"
+	// fieldInbox is the field of an ID from the inbox, which no ordergate has checked. One of an
+	// earlier release takes it for an ID without parts.
+	fieldInbox = fieldID + partSeparator
 )
 
 // fieldOf returns the field of an item in the log.

@@ -82,7 +82,7 @@ func SampleFile(ctx context.Context, c *config.Config, filter, name string) (s s
 	add := func(id string) {
 		s.Rows = append(s.Rows, source.SampleRow{Where: fmt.Sprintf("ID number %d", number), ID: id})
 	}
-	report, err := source.CSV(c.Sources[name].Path, source.Options{Valid: rules.Valid(formats)}).Read(ctx, func(id string) error {
+	report, err := source.CSV(c.Sources[name].Path, source.Options{Check: rules.Check(formats)}).Read(ctx, func(id string) error {
 		number, last = number+1, id
 		if number <= 3 {
 			add(id)

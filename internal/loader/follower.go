@@ -19,6 +19,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rediskey"
+	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
@@ -270,7 +271,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 		}
 	}
 	opts := follow.Options{
-		DSN: string(f.config.DSN), RereadDSN: f.config.RereadDSN(), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Logger: f.log,
+		DSN: string(f.config.DSN), RereadDSN: f.config.RereadDSN(), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Check: rules.Check(f.formats), Logger: f.log,
 		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
 		PollNow: f.requests.pollNow,
 	}

@@ -77,6 +77,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	if err != nil {
 		return nil, err
 	}
+	check := rules.Check(formats)
 	l := &Loader{
 		config: c, logger: o.Logger.With("filter", name),
 		margin: marginOf(o.Config, name), commitDelay: commitDelayOf(o.Config, name),
@@ -89,6 +90,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	opts := filter.Options{
 		Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
+		Check:          check,
 		CanonicalForms: func(id string) (first string, others []string) { return order.CanonicalForms(formats, id) },
 		WithinGrace:    withinGraceOf(o.Config, name, formats, time.Now), CreatedBefore: createdBeforeOf(formats),
 		Segments:    segmentsOf(c.Segments, formats),
@@ -148,7 +150,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 func (l *Loader) openLog(o *Options, name string, opts *filter.Options) (err error) {
 	c := l.config
 	logOpts := changelog.Options{
-		OnDoubt: l.doubt, OnCleared: l.cleared, PersistGaps: !hasTable(o.Config, c),
+		Check: opts.Check, OnDoubt: l.doubt, OnCleared: l.cleared, PersistGaps: !hasTable(o.Config, c),
 		Parts: c.Parts, Member: o.InstanceID, Require: followedMembers(o.Config, name),
 		Ephemeral:  o.Config.Redis.Mode == config.RedisEmbedded,
 		MinEntries: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: o.Logger,

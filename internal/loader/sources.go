@@ -27,8 +27,8 @@ type csvSource struct {
 // isChanged reports whether the file may be another one than at its last load.
 func (s *csvSource) isChanged(now time.Time) bool {
 	loaded := s.loaded.Load()
-	stamp, _ := s.fingerprint(now)
-	return loaded != nil && (stamp == "" || stamp != *loaded)
+	stamp, ok := s.fingerprint(now)
+	return loaded != nil && (!ok || stamp != *loaded)
 }
 
 // IDs implements filter.Source. A non-empty line without an ID is an error: the filter would
@@ -37,7 +37,7 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 	stamp, _ := s.fingerprint(time.Now())
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
-	opts := source.Options{Progress: progress.Report, Logger: s.log, Valid: rules.Valid(s.formats)}
+	opts := source.Options{Progress: progress.Report, Logger: s.log, Check: rules.Check(s.formats)}
 	report, err := source.CSV(s.path, opts).Read(ctx, yield)
 	switch {
 	case err != nil:

@@ -87,7 +87,7 @@ func newTableSource(name string, c config.Source, parts []string, formats []orde
 	s := &tableSource{name: name, formats: formats, log: log}
 	s.reread = func(context.Context) (string, error) { return "", nil }
 	opts := tableOptions(c, parts)
-	opts.Valid, opts.Logger = rules.Valid(formats), log
+	opts.Check, opts.Logger = rules.Check(formats), log
 	opts.Wider = func(most string) bool { return rules.Wider(formats, most) }
 	opts.OnMarkDropped = func(reason string) {
 		s.void()

@@ -94,14 +94,14 @@ func KnownOrders(ctx context.Context, c *config.Config, filter string) (ids []st
 	if err != nil {
 		return nil, err
 	}
-	valid := rules.Valid(formats)
+	check := rules.Check(formats)
 	for _, name := range tablesOf(c, filter) {
 		sample, err := SampleTable(ctx, name, c.Sources[name], c.Filters[filter].Parts)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range sample.Rows {
-			if row.Reason == "" && (valid == nil || valid(row.ID)) {
+			if row.Reason == "" && check(row.ID) == "" {
 				ids = append(ids, row.ID)
 			}
 		}

@@ -72,20 +72,25 @@ func (id *ID) format() (order.Format, error) {
 	return order.ComposedOf(parts, own), nil
 }
 
-// Valid returns a function that reports whether a rule accepts an ID; nil: all are valid.
-func Valid(formats []order.Format) func(id string) bool {
-	if len(formats) == 0 {
-		return nil
-	}
-	return func(id string) bool {
+// Check returns the function that judges IDs wherever they enter a filter. It returns the reason
+// why a text is no order ID, "" if any of the formats accepts it. Without formats it is
+// [orderid.Check].
+func Check(formats []order.Format) func(id string) (reason string) {
+	return func(id string) string {
+		if reason := orderid.Check(id); reason != "" || len(formats) == 0 {
+			return reason
+		}
 		for i := range formats {
 			if _, ok := formats[i].Canonical(id); ok {
-				return true
+				return ""
 			}
 		}
-		return false
+		return fmt.Sprintf("%q does not have the form of an order ID", id[:min(len(id), maxQuoted)])
 	}
 }
+
+// maxQuoted bounds the part of an ID that a reason repeats, in bytes.
+const maxQuoted = 40
 
 // IDsOf returns the IDs of the rules that look up or create in a filter.
 func IDsOf(c *config.Config, name string) (ids []ID) {

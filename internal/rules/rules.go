@@ -1,7 +1,7 @@
 // Package rules compiles the rules of a configuration into policies of the gate and formats of
 // order IDs.
 //
-// Start with [Policy]. [FormatsOf], [Valid] and [Forms] describe the IDs of a filter, with their
+// Start with [Policy]. [FormatsOf], [Check] and [Forms] describe the IDs of a filter, with their
 // parts.
 package rules
 

@@ -30,8 +30,9 @@ const (
 
 // Options are the settings of a [File]. The zero value is usable.
 type Options struct {
-	// Valid refuses IDs of another form; nil refuses none. One goroutine calls it.
-	Valid func(id string) bool
+	// Check returns the reason why a text is no order ID. One goroutine calls it. Default:
+	// [orderid.Check].
+	Check func(id string) (reason string)
 	// Progress receives how many bytes of how many were read (0 if the total is unknown, as for a
 	// pipe). The goroutine that reads calls it often, and once at the end.
 	Progress func(Step)
@@ -57,6 +58,9 @@ func CSV(path string, opts Options) *File {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Stdin == nil {
 		opts.Stdin = os.Stdin
+	}
+	if opts.Check == nil {
+		opts.Check = orderid.Check[string]
 	}
 	return &File{path: path, opts: opts}
 }
@@ -208,20 +212,15 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 	if reason == "" && (len(field) == 0 && len(line) == 0 || r.IDs+r.Skipped == 0 && isHeader(field)) {
 		return nil
 	}
-	switch {
-	case reason != "":
-	case len(field) == 0:
+	if reason == "" && len(field) == 0 {
 		reason = "the first column is empty"
-	default:
-		reason = orderid.Check(field)
 	}
 	if reason == "" {
 		id := string(field)
-		if f.opts.Valid == nil || f.opts.Valid(id) {
+		if reason = f.opts.Check(id); reason == "" {
 			r.IDs++
 			return yield(id)
 		}
-		reason = invalidID(field)
 	}
 	r.addBad(func() string { return "line " + strconv.FormatInt(number, 10) }, reason)
 	return nil

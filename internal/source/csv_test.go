@@ -68,7 +68,7 @@ func TestCSV(t *testing.T) {
 			var got []string
 			var ids, done, total int64
 			report, err := CSV(writeFile(t, tc.content), Options{
-				Valid:    func(id string) bool { return id != "no-way" },
+				Check:    noWay,
 				Progress: func(s Step) { ids, done, total = s.IDs, s.Done, s.Total },
 			}).Read(t.Context(), func(id string) error {
 				got = append(got, id)

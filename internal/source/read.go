@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 var (
@@ -162,17 +160,14 @@ func (s *scan) deliver(ctx context.Context, b *batch) error {
 		}
 		start, endID, endCursor := b.row(i)
 		reason := ""
-		if b.null(i) {
-			reason = s.layout.idName() + " is NULL"
-		} else {
-			reason = orderid.Check(b.text[start:endID])
-		}
 		id := text[start:endID]
-		if reason == "" && s.layout.isMiscomposed(id) {
+		switch {
+		case b.null(i):
+			reason = s.layout.idName() + " is NULL"
+		case s.layout.isMiscomposed(id):
 			reason = s.layout.idName() + ": one is empty, or has a slash"
-		}
-		if reason == "" && s.opts.Valid != nil && !s.opts.Valid(id) {
-			reason = invalidID(b.text[start:endID])
+		default:
+			reason = s.opts.Check(id)
 		}
 		if reason != "" {
 			s.report.addBad(func() string { return s.rowName(text[endID:endCursor]) }, reason)

@@ -1,7 +1,5 @@
 package source
 
-import "fmt"
-
 // maxListedBad bounds the bad lines or rows in a report.
 const maxListedBad = 5
 
@@ -30,11 +28,6 @@ func (r *Report) addBad(where func() string, reason string) {
 	if len(r.First) < maxListedBad {
 		r.First = append(r.First, Bad{Where: where(), Reason: reason})
 	}
-}
-
-// invalidID is the reason for an ID that the caller's Valid refuses.
-func invalidID(id []byte) string {
-	return fmt.Sprintf("%q does not have the form of an order ID", truncate(id))
 }
 
 // truncate keeps log lines short.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Kind is a kind of database.
@@ -66,8 +68,9 @@ type TableOptions struct {
 	Ascending bool
 
 	OnBad OnBad // default FailOnBad
-	// Valid refuses IDs of another form; nil refuses none. The goroutine that reads calls it.
-	Valid func(id string) bool
+	// Check returns the reason why a text is no order ID, "" if it is one. The goroutine that reads
+	// calls it. Default: [orderid.Check].
+	Check func(id string) (reason string)
 	// Wider reports whether rules accept a number above the largest one that the ID column can
 	// hold, which is a warning; nil: they do not.
 	Wider    func(most string) bool
@@ -83,6 +86,9 @@ func (o *TableOptions) ensureDefaults() {
 	o.Batch = cmp.Or(o.Batch, DefaultBatch)
 	o.Overlap = cmp.Or(o.Overlap, defaultOverlap)
 	o.OnBad = cmp.Or(o.OnBad, FailOnBad)
+	if o.Check == nil {
+		o.Check = orderid.Check[string]
+	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.MaxRate > 0 {
 		o.Batch = min(o.Batch, o.MaxRate) // or rows would come in bursts

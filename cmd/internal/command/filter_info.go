@@ -19,7 +19,6 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -232,13 +231,10 @@ const addBatch = 1_000
 func eachBatch(from io.Reader, do func([]string) error) error {
 	lines := bufio.NewScanner(from)
 	var ids []string
-	for n := 1; lines.Scan(); n++ {
+	for lines.Scan() {
 		id := strings.TrimSpace(lines.Text())
 		if id == "" {
 			continue
-		}
-		if !orderid.HasLength(id) {
-			return fmt.Errorf("line %d has %d bytes: must be 1 to %d", n, len(id), orderid.MaxBytes)
 		}
 		if ids = append(ids, id); len(ids) == addBatch {
 			if err := do(ids); err != nil {

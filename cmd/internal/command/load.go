@@ -154,7 +154,7 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		next = next[:0]
 		return err
 	}
-	opts := source.Options{Valid: rules.Valid(formats), Progress: progress.Report, Logger: log}
+	opts := source.Options{Check: rules.Check(formats), Progress: progress.Report, Logger: log}
 	report, err := source.CSV(path, opts).Read(ctx, func(id string) error {
 		if next = append(next, id); len(next) < loader.BatchSize {
 			return nil

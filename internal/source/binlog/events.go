@@ -210,7 +210,7 @@ func (r *tailer) idOf(event *replication.RowsEvent, i int, inserts bool) (id, ba
 			return "", bad
 		}
 	}
-	return follow.Compose(r.texts)
+	return r.opts.Compose(r.texts)
 }
 
 // equalIDs compares two IDs. An ID that the log omits is nil, like NULL: then it may have changed.

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Both mean that orders may exist that the follower did not emit. The caller then follows again
@@ -58,8 +60,11 @@ type Options struct {
 	// Advance is how often the follower emits a checkpoint when there are no IDs, so that the
 	// database can remove older changes. Default: 10 s.
 	Advance time.Duration
-	// OnBadRow receives the reason when a row has no usable ID. The reason has the row's position,
-	// and none of its content. nil: such rows are only logged.
+	// Check returns the reason why a text is no order ID, "" if it is one. Default:
+	// [orderid.Check].
+	Check func(id string) (reason string)
+	// OnBadRow receives the reason when a row has no usable ID, with the row's position. nil: such
+	// rows are only logged.
 	OnBadRow func(reason string)
 	// OnDisconnect receives the reason when the connection ended or failed. The follower emits
 	// nothing from then on until the next call of CaughtUp. It must not block for long. nil: the
@@ -75,6 +80,9 @@ func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.OnDisconnect == nil {
 		o.OnDisconnect = func(error) {}
+	}
+	if o.Check == nil {
+		o.Check = orderid.Check[string]
 	}
 	bad, logger := o.OnBadRow, o.Logger
 	o.OnBadRow = func(reason string) {

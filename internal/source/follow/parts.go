@@ -1,21 +1,16 @@
 package follow
 
-import (
-	"strings"
-
-	"github.com/ordergate/ordergate/internal/orderid"
-)
+import "strings"
 
 // Columns returns the columns of a full ID: those of its parts, and then the ID's own.
 func (o *Options) Columns() []string {
 	return append(append(make([]string, 0, len(o.PartColumns)+1), o.PartColumns...), o.IDColumn)
 }
 
-// Compose returns the full ID of the texts of these columns, or the reason why they are none. It
-// may change texts.
-func Compose(texts []string) (id, bad string) {
+// Compose returns the full ID of the texts of these columns, or the reason why they are none.
+func (o *Options) Compose(texts []string) (id, bad string) {
 	if len(texts) == 1 {
-		return texts[0], orderid.Check(texts[0])
+		return texts[0], o.Check(texts[0])
 	}
 	for _, text := range texts {
 		switch {
@@ -26,5 +21,5 @@ func Compose(texts []string) (id, bad string) {
 		}
 	}
 	id = strings.Join(texts, "/")
-	return id, orderid.Check(id)
+	return id, o.Check(id)
 }

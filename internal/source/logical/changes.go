@@ -131,7 +131,7 @@ func (r *tailer) addID(ctx context.Context, row, old *pglogrepl.TupleData) error
 		}
 	}
 	if bad == "" {
-		id, bad = follow.Compose(texts)
+		id, bad = r.opts.Compose(texts)
 	}
 	if bad != "" {
 		r.opts.OnBadRow(fmt.Sprintf("table %s, in the transaction after %s: %s", r.setup.tableName, r.at.LSN, bad))
