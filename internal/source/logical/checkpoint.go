@@ -3,16 +3,18 @@ package logical
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pglogrepl"
 )
 
 // checkpoint is a point between two transactions in the order of their commits.
 type checkpoint struct {
-	System string `json:"system"`  // the database cluster that the position belongs to
-	LSN    lsn    `json:"lsn"`     // the end of a commit, or of what the server had read without one
-	Table  string `json:"watched"` // the text of tableState
-	Files  string `json:"files"`   // the sum of tableState
+	Server   string `json:"server"`   // the running server: its database cluster, "@", its start
+	Timeline int32  `json:"timeline"` // the cluster's history that the position belongs to
+	LSN      lsn    `json:"lsn"`      // the end of a commit, or of what the server had read without one
+	Table    string `json:"watched"`  // the text of tableState
+	Files    string `json:"files"`    // the sum of tableState
 }
 
 // String returns the checkpoint as text for the caller to store.
@@ -24,8 +26,14 @@ func (p checkpoint) String() string {
 	return string(text)
 }
 
+// system returns the database cluster that the position belongs to.
+func (p checkpoint) system() string {
+	system, _, _ := strings.Cut(p.Server, "@")
+	return system
+}
+
 func parseCheckpoint(text string) (p checkpoint, err error) {
-	if err := json.Unmarshal([]byte(text), &p); err != nil || p.System == "" || p.LSN == 0 || p.Table == "" {
+	if err := json.Unmarshal([]byte(text), &p); err != nil || !strings.Contains(p.Server, "@") || p.Timeline == 0 || p.LSN == 0 || p.Table == "" {
 		return p, fmt.Errorf("%.100q is no position of logical replication", text)
 	}
 	return p, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // tailer is one call of Follow.
@@ -21,8 +22,11 @@ type tailer struct {
 
 	at checkpoint // behind the last transaction
 
+	useless error // why the slot is of no use: the next session drops it, and Follow returns this
+
 	// Of the present connection.
 	setup        setup
+	slot         slot
 	poller       *poller
 	stream       *stream
 	ends         follow.LogEnds[logEnd]
@@ -43,7 +47,7 @@ const (
 )
 
 // session follows the changes on one connection, from the last checkpoint that was emitted.
-func (r *tailer) session(ctx context.Context) error {
+func (r *tailer) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	conn, err := pgx.ConnectConfig(ctx, r.settings())
@@ -55,10 +59,19 @@ func (r *tailer) session(ctx context.Context) error {
 	defer r.poller.close()
 	defer wg.Wait()
 	defer cancel()
+	reading := false
+	// From the slot's position the next follower would meet the same change again. The slot is in use
+	// until the server has noticed the end of the stream.
+	defer func() {
+		if r.useless == nil && (errors.Is(err, follow.ErrUnsure) || reading && errors.Is(err, follow.ErrGone)) {
+			r.useless, err = err, errors.New(follow.OneLine(err))
+		}
+	}()
 	if err := r.prepare(ctx, conn); err != nil {
 		return err
 	}
-	if r.stream, err = r.openStream(ctx, &r.setup, r.at.LSN); err != nil {
+	reading = true
+	if r.stream, err = r.openStream(ctx, &r.setup, &r.at, r.slot); err != nil {
 		return err
 	}
 	defer r.stream.close()
@@ -80,6 +93,12 @@ func (r *tailer) session(ctx context.Context) error {
 func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
+	if r.useless != nil {
+		if err := r.dropSlot(limited, conn); err != nil {
+			return err
+		}
+		return r.useless
+	}
 	if r.setup, err = r.readSetup(limited, conn); err != nil {
 		return err
 	}
@@ -89,10 +108,10 @@ func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 		if r.at, err = parseCheckpoint(last); err != nil {
 			return follow.Permanent(fmt.Errorf("%w: %w", follow.ErrGone, err))
 		}
-		if r.at.System != r.setup.system {
-			return follow.Permanent(fmt.Errorf("%w: it is of database cluster %s, but %s answers", follow.ErrGone, r.at.System, r.setup.system))
+		if r.at.system() != r.setup.system {
+			return follow.Permanent(fmt.Errorf("%w: it is of database cluster %s, but %s answers", follow.ErrGone, r.at.system(), r.setup.system))
 		}
-		if err := r.checkSlot(limited, conn, r.at.LSN); err != nil {
+		if r.slot, err = r.checkSlot(limited, conn, r.at.LSN); err != nil {
 			return err
 		}
 		if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
@@ -110,9 +129,34 @@ func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 	if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
 		return err
 	}
-	begin, err := r.beginSlot(ctx, conn)
-	r.at = checkpoint{System: r.setup.system, LSN: begin, Table: r.setup.table.text, Files: r.setup.table.sum()}
-	return err
+	if r.slot, err = r.beginSlot(ctx, conn); err != nil {
+		return err
+	}
+	r.at = checkpoint{Server: r.setup.server, LSN: r.slot.Confirmed, Table: r.setup.table.text, Files: r.setup.table.sum()}
+	return r.awaitVisible(ctx, conn)
+}
+
+// awaitVisible waits until the transactions under way have ended. A reading of the table that begins
+// after it finds all rows that the log has before the slot's position. A transaction is in the log
+// before it is visible while its commit waits for a synchronous standby, for example.
+func (r *tailer) awaitVisible(ctx context.Context, conn *pgx.Conn) error {
+	var next string
+	if err := conn.QueryRow(ctx, "SELECT pg_current_xact_id()::text").Scan(&next); err != nil {
+		return explain(err)
+	}
+	for pause := minRequestPause; ; pause = min(2*pause, time.Second) {
+		var ended bool
+		err := conn.QueryRow(ctx, "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8", next).Scan(&ended)
+		if err != nil || ended {
+			return explain(err)
+		}
+		if pause == time.Second {
+			r.log.Info("waiting for the end of transactions, prepared ones included", "below", next)
+		}
+		if err := wait.For(ctx, pause); err != nil {
+			return err
+		}
+	}
 }
 
 // checkTable returns an error unless the log has all rows since the checkpoint.

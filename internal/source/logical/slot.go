@@ -26,54 +26,55 @@ type slot struct {
 // isLost reports whether the server has dropped changes that the slot needs.
 func (s slot) isLost() bool { return s.Status == "lost" || s.Invalid != "" || s.Conflict }
 
-// beginSlot makes the slot keep what is committed from now on, and returns the position where that
-// begins. It recreates a slot that was lost.
-func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
+// beginSlot returns the slot as it is, so that nothing is skipped. It creates a slot that is missing
+// or was lost.
+func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (s slot, err error) {
 	s, ok, err := f.readSlot(ctx, conn)
-	if err != nil {
-		return 0, err
+	if err != nil || ok && !s.isLost() {
+		return s, err
 	}
-	if ok && s.isLost() {
-		f.log.Warn("dropping the replication slot, which has lost its position", "slot", f.opts.Slot)
-		if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
-			return 0, f.explainSlot("dropping", err)
+	if ok {
+		if err := f.dropSlot(ctx, conn); err != nil {
+			return s, err
 		}
-		ok = false
 	}
+	// It waits until the transactions under way have ended.
+	f.log.Info("creating the replication slot", "slot", f.opts.Slot)
 	var at string
-	if !ok {
-		// It waits until the transactions under way have ended.
-		f.log.Info("creating the replication slot", "slot", f.opts.Slot)
-		err := conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", f.opts.Slot).Scan(&at)
-		if err != nil {
-			return 0, f.explainSlot("creating", err)
-		}
-	} else {
-		err := conn.QueryRow(ctx, `SELECT end_lsn::text FROM pg_replication_slot_advance($1, greatest(pg_current_wal_flush_lsn(), $2::text::pg_lsn))`,
-			f.opts.Slot, s.Confirmed.String()).Scan(&at)
-		if err != nil {
-			return 0, f.explainSlot("advancing", err)
-		}
+	err = conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", f.opts.Slot).Scan(&at)
+	if err != nil {
+		return s, f.explainSlot("creating", err)
 	}
-	var begin lsn
-	err = begin.UnmarshalText([]byte(at))
-	return begin, err
+	s = slot{}
+	return s, s.Confirmed.UnmarshalText([]byte(at))
 }
 
-// checkSlot returns an error unless the slot has the changes after a position.
-func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) error {
+// dropSlot drops the slot, if it exists.
+func (f *Follower) dropSlot(ctx context.Context, conn *pgx.Conn) error {
+	if _, ok, err := f.readSlot(ctx, conn); err != nil || !ok {
+		return err
+	}
+	f.log.Warn("dropping the replication slot, which is of no use", "slot", f.opts.Slot)
+	if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
+		return f.explainSlot("dropping", err)
+	}
+	return nil
+}
+
+// checkSlot returns the slot. It is an error if the slot lacks changes after a position.
+func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) (slot, error) {
 	s, ok, err := f.readSlot(ctx, conn)
 	switch {
 	case err != nil:
-		return err
+		return s, err
 	case !ok:
-		return follow.Permanent(fmt.Errorf("%w: there is no replication slot %s", follow.ErrGone, f.opts.Slot))
+		return s, follow.Permanent(fmt.Errorf("%w: there is no replication slot %s", follow.ErrGone, f.opts.Slot))
 	case s.isLost():
-		return follow.Permanent(fmt.Errorf("%w: replication slot %s has lost it (max_slot_wal_keep_size?)", follow.ErrGone, f.opts.Slot))
+		return s, follow.Permanent(fmt.Errorf("%w: replication slot %s has lost it (max_slot_wal_keep_size?)", follow.ErrGone, f.opts.Slot))
 	case s.Confirmed > at:
-		return follow.Permanent(fmt.Errorf("%w: it is %s, but replication slot %s has moved on to %s", follow.ErrGone, at, f.opts.Slot, s.Confirmed))
+		return s, follow.Permanent(fmt.Errorf("%w: it is %s, but replication slot %s has moved on to %s", follow.ErrGone, at, f.opts.Slot, s.Confirmed))
 	}
-	return nil
+	return s, nil
 }
 
 // readSlot returns the slot, if it exists and this follower may use it now.

@@ -39,8 +39,10 @@ type message struct {
 	change    pglogrepl.Message
 }
 
-// openStream asks the server to send the changes after a position. The caller closes the stream.
-func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, error) {
+// openStream asks the server to send the changes after a checkpoint. If the server was started since,
+// it moves the checkpoint back to the slot's own position: the server may have been restored, and have
+// other changes between the two. The caller closes the stream.
+func (f *Follower) openStream(ctx context.Context, s *setup, at *checkpoint, sl slot) (*stream, error) {
 	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(limited, f.replication())
@@ -49,7 +51,13 @@ func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, e
 	}
 	err = sameServer(limited, conn, s)
 	if err == nil {
-		err = pglogrepl.StartReplication(limited, conn, f.opts.Slot, pglogrepl.LSN(at), pglogrepl.StartReplicationOptions{
+		at.Timeline, err = joinHistory(limited, conn, *at)
+	}
+	if err == nil {
+		if at.Server != s.server {
+			at.Server, at.LSN = s.server, sl.Confirmed
+		}
+		err = pglogrepl.StartReplication(limited, conn, f.opts.Slot, pglogrepl.LSN(at.LSN), pglogrepl.StartReplicationOptions{
 			// Version 1 sends a transaction as a whole, once it is committed.
 			PluginArgs: []string{"proto_version '1'", `publication_names '"` + f.opts.Publication + `"'`},
 		})
