@@ -2,8 +2,12 @@ package tests
 
 import (
 	"encoding/json"
+	"io"
+	"net"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +127,89 @@ func TestTableCut(t *testing.T) {
 				bedtest.Eventually(t, "the condition has no cause", func() bool { c, _ := g.condition("source orders-db"); return c.Reason == "" })
 			}
 			bedtest.Eventually(t, "one of them follows again", func() bool { return followed(gates...) == 1 })
+		})
+	}
+}
+
+// cutProxy passes connections on until it is cut off. It refuses them from then on.
+type cutProxy struct {
+	listener net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+}
+
+func newCutProxy(t *testing.T, to string) *cutProxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &cutProxy{listener: listener}
+	t.Cleanup(p.cut)
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = from.Close() // the client sees it
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, from, server)
+			p.mu.Unlock()
+			for _, c := range [][2]net.Conn{{from, server}, {server, from}} {
+				go func() {
+					_, _ = io.Copy(c[0], c[1]) // ends with either
+					_ = c[0].Close()
+				}()
+			}
+		}
+	}()
+	return p
+}
+
+func (p *cutProxy) cut() {
+	_ = p.listener.Close() // first, or another connection might come
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// TestLeaderCutOff cuts the ordergate that follows the table off from the database alone. Another
+// follows soon after stale_after, for both.
+func TestLeaderCutOff(t *testing.T) {
+	t.Parallel()
+	for _, tc := range follows {
+		if strings.Contains(tc.name, "poll") {
+			continue // it ends with its connection
+		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			redis := bed.Redis()
+			table := tc.table(t, bed, 1000, tc.args...)
+			direct := table.dsn
+			addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(direct)
+			proxy := newCutProxy(t, addr)
+			s := func(member string) tableSettings {
+				return tableSettings{member: member, filter: ", stale_after: 2s", source: tc.source}
+			}
+			table.dsn = strings.Replace(direct, addr, proxy.listener.Addr().String(), 1)
+			one := table.gate(bed, redis.Addr(), s("one"))
+			bedtest.Eventually(t, "the first follows", func() bool { return followed(one) == 1 })
+			table.dsn = direct
+			two := table.gate(bed, redis.Addr(), s("two"))
+			two.becomes(5000, "absent")
+			proxy.cut()
+			table.insert(5000)
+			bedtest.Eventually(t, "the second follows", func() bool { return followed(two) == 1 })
+			for _, g := range []*tableGate{one, two} {
+				g.becomes(5000, "maybe")
+				g.becomes(6000, "absent")
+			}
 		})
 	}
 }

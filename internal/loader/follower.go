@@ -102,7 +102,9 @@ func (f *follower) awaitMembership(ctx context.Context) {
 	}
 }
 
-// followLocked waits for the lock, and follows the table until an error.
+// followLocked waits for the lock, and follows the table until an error. It releases the lock a lease
+// after the connection to the database ended, unless it has caught up since: another instance may
+// reach the database.
 func (f *follower) followLocked(ctx context.Context) {
 	var requests sync.WaitGroup
 	defer requests.Wait() // for popFor: another may follow already
@@ -114,7 +116,13 @@ func (f *follower) followLocked(ctx context.Context) {
 		return
 	}
 	defer done()
-	work, cancel := context.WithCancel(work)
+	work, cancel := context.WithCancelCause(work)
+	var away *time.Timer // since the connection to the database ended
+	defer func() {
+		if away != nil {
+			away.Stop()
+		}
+	}()
 	// Both hold the latest event: a Redis that hangs must not block the follower.
 	caughtUp, lost := make(chan time.Time, 1), make(chan struct{}, 1)
 	renewed := make(chan struct{})
@@ -136,6 +144,10 @@ func (f *follower) followLocked(ctx context.Context) {
 			if f.state.caughtUp(at) {
 				f.log.Info("a table is followed, for all ordergates")
 			}
+			if away != nil {
+				away.Stop()
+				away = nil
+			}
 			drop()
 			caughtUp <- at
 			if tokens := f.requests.take(at); tokens != nil {
@@ -144,6 +156,9 @@ func (f *follower) followLocked(ctx context.Context) {
 		},
 		lost: func(err error) {
 			f.state.lost(err)
+			if away == nil {
+				away = time.AfterFunc(f.lease, func() { cancel(fmt.Errorf("another ordergate may follow: %w", err)) })
+			}
 			drop() // or the lease would be renewed once more
 			select {
 			case lost <- struct{}{}:
@@ -154,7 +169,7 @@ func (f *follower) followLocked(ctx context.Context) {
 	if cause := context.Cause(work); cause != nil {
 		err = cause
 	}
-	cancel()
+	cancel(nil)
 	<-renewed
 	if f.state.ended(); ctx.Err() == nil {
 		f.state.lost(err)
