@@ -162,3 +162,49 @@ func TestOlderDumpOfAShard(t *testing.T) {
 		t.Errorf("%d answers were that an order is absent, which is in the table", absent)
 	}
 }
+
+// TestDumpBeforeAFile has Redis come back from a dump that is older than a file's load into the set
+// in it. No order of the file is absent, of an ordergate that lived through it or starts later.
+func TestDumpBeforeAFile(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		starts bool // an ordergate starts later
+	}{{"lived", false}, {"starts later", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			server := bed.Redis()
+			client := newClient(t, server.Addr())
+			file := filepath.Join(t.TempDir(), "orders.csv")
+			must(t, os.WriteFile(file, []byte("1\n"), 0o600))
+			g := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(`
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
+redis: {addresses: [%s], member: one}
+sources: {file: {kind: csv, path: %s}}
+filters: {orders: {kind: redis-bitmap, capacity: 1_000, sources: [file]}}
+rules:
+  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
+`, server.Addr(), file), "TOKEN=0123456789abcdef"))
+			g.becomes(9, "absent")
+			before := takeDump(t, server, client)
+			must(t, os.WriteFile(file, []byte("1\n2\n"), 0o600))
+			g.post("/filters/orders/load", "")
+			g.becomes(2, "maybe")
+			if tc.starts {
+				must(t, g.Stop())
+			}
+			before.restore(t)
+			if tc.starts {
+				must(t, g.Restart(t.Context()))
+				g = asTableGate(t, bed, g.Gate)
+			}
+			bedtest.Eventually(t, "it is certain again", func() bool {
+				if g.answer(2) == "absent" {
+					t.Fatal("an order of the file is absent")
+				}
+				return g.answer(2) == "maybe" && g.answer(9) == "absent"
+			})
+		})
+	}
+}

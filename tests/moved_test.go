@@ -72,7 +72,7 @@ func TestMovedTable(t *testing.T) {
 			must(t, gate.Stop())
 			gate = after.gate(bed, redis.Addr(), s)
 			gate.becomes(5000, "absent")
-			if gate.said("was not filled from a table") {
+			if gate.said("lacks what was loaded from a source") {
 				t.Error("it was read again as a whole at each start")
 			}
 			bedtest.Eventually(t, "what is wrong with the table is told", func() bool { return gate.said(tc.says) })

@@ -111,7 +111,7 @@ func (s *Set) detectRestart(ctx context.Context) error {
 }
 
 // noCheckpoints is the reason that a complete set proves nothing.
-const noCheckpoints = "the filter in Redis was not filled from a table, which is reloaded"
+const noCheckpoints = "the filter in Redis lacks what was loaded from a source, which is read again"
 
 // requestReread requests a reload of the sources, until the set has all checkpoints.
 func (s *Set) requestReread(reason string) {

@@ -20,8 +20,14 @@ var placeSource string
 
 var placeScript = redis.NewScript(placeSource)
 
+// checkpointed is a source with a checkpoint.
+type checkpointed interface {
+	// checkpointOf returns the source's name, and the identity of its checkpoint.
+	checkpointOf() (source, identity string)
+}
+
 // checkpointStore keeps the checkpoints in the tables up to which a set in Redis has every
-// order. Only Redis has them: a restart or a failover that loses a part of the set loses them
+// order, and for each file the sums of those that were loaded into it. Only Redis has them: a restart or a failover that loses a part of the set loses them
 // as well. So the store reads a checkpoint before each reading, and replaces it only if the set
 // has not changed since. An instance that fills the set discards them before, and stores new
 // ones at the end. Each belongs to one generation of one set. The store ignores those of other
@@ -31,11 +37,12 @@ type checkpointStore struct {
 	keys   []string // the checkpoints, the state of the set
 	name   string   // identifies the set among others of the filter
 	set    *redisset.Set
-	tables []*tableSource // one at least
+	tables []*tableSource
+	files  []*csvSource
 
 	// Used while this process fills the set, by one goroutine at a time.
 	began  checkpoint
-	filled map[string]json.RawMessage // the marks reached by the filling
+	filled map[string]json.RawMessage // the marks reached by the filling, by the sources' names
 }
 
 // checkpoint is a mark in a table, with the state of the set at its reading.
@@ -58,7 +65,7 @@ type storedCheckpoint struct {
 
 // read returns up to where the set has a table's orders. Later additions go to the generation
 // of the checkpoint.
-func (p *checkpointStore) read(ctx context.Context, t *tableSource) (checkpoint, error) {
+func (p *checkpointStore) read(ctx context.Context, t checkpointed) (checkpoint, error) {
 	at, err := p.readAny(ctx, t)
 	if err == nil {
 		err = p.sameGeneration(ctx, at)
@@ -67,12 +74,13 @@ func (p *checkpointStore) read(ctx context.Context, t *tableSource) (checkpoint,
 }
 
 // readAny is read for a set of any generation.
-func (p *checkpointStore) readAny(ctx context.Context, t *tableSource) (at checkpoint, err error) {
+func (p *checkpointStore) readAny(ctx context.Context, t checkpointed) (at checkpoint, err error) {
+	name, _ := t.checkpointOf()
 	if at.others, err = p.set.OtherServers(ctx); err != nil {
-		return at, fmt.Errorf("source %s: %w", t.name, err)
+		return at, fmt.Errorf("source %s: %w", name, err)
 	}
 	if err := p.run(ctx, &at, p.of(t)); err != nil {
-		return at, fmt.Errorf("source %s: reading its checkpoint: %w", t.name, err)
+		return at, fmt.Errorf("source %s: reading its checkpoint: %w", name, err)
 	}
 	var kept storedCheckpoint
 	// Without a valid checkpoint of an intact set, all of the table is read.
@@ -109,28 +117,29 @@ func (p *checkpointStore) run(ctx context.Context, at *checkpoint, args ...any) 
 
 // write replaces a checkpoint by the mark of a reading that was added to the set. It does
 // nothing if the set or the checkpoint has changed since it was read.
-func (p *checkpointStore) write(ctx context.Context, t *tableSource, at checkpoint, mark json.RawMessage) error {
+func (p *checkpointStore) write(ctx context.Context, t checkpointed, at checkpoint, mark json.RawMessage) error {
+	name, _ := t.checkpointOf()
 	switch others, err := p.set.OtherServers(ctx); {
 	case err != nil:
-		return fmt.Errorf("source %s: %w", t.name, err)
+		return fmt.Errorf("source %s: %w", name, err)
 	case others != at.others:
 		return nil
 	}
 	text, err := json.Marshal(storedCheckpoint{mark, at.others})
 	if err != nil {
-		return fmt.Errorf("source %s: its checkpoint: %w", t.name, err)
+		return fmt.Errorf("source %s: its checkpoint: %w", name, err)
 	}
 	if string(text) == at.text {
 		return nil
 	}
 	if err := p.run(ctx, &checkpoint{}, p.of(t), at.history, at.generation, at.filling, at.text, string(text)); err != nil {
-		return fmt.Errorf("source %s: storing its checkpoint: %w", t.name, err)
+		return fmt.Errorf("source %s: storing its checkpoint: %w", name, err)
 	}
 	return nil
 }
 
-// catchUp adds the rows that may be new in the tables to the set, by add. Call moved when all
-// of them have been added: it moves the checkpoints.
+// catchUp adds the rows that may be new in the tables to the set, by add, and the files that were
+// not loaded into it. Call moved when all of them have been added: it moves the checkpoints.
 func (p *checkpointStore) catchUp(ctx context.Context, add func(id string) error) (moved func(context.Context) error, err error) {
 	var all []func(context.Context) error
 	for _, t := range p.tables {
@@ -143,6 +152,13 @@ func (p *checkpointStore) catchUp(ctx context.Context, add func(id string) error
 			return nil, err
 		}
 		all = append(all, func(ctx context.Context) error { return p.write(ctx, t, at, mark) })
+	}
+	for _, f := range p.files {
+		loaded, err := p.loadFile(ctx, f, false, add)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, loaded)
 	}
 	return func(ctx context.Context) (err error) {
 		for _, move := range all {
@@ -190,13 +206,19 @@ func (p *checkpointStore) readAll(ctx context.Context, t *tableSource, add func(
 	return nil
 }
 
-// of returns the name of a table's checkpoint.
-func (p *checkpointStore) of(t *tableSource) string { return p.name + "/" + t.identity }
+// of returns the name of a source's checkpoint.
+func (p *checkpointStore) of(t checkpointed) string {
+	_, identity := t.checkpointOf()
+	return p.name + "/" + identity
+}
 
 // fields returns the fields with the checkpoints of a generation.
 func (p *checkpointStore) fields(generation int) (fields []string) {
 	for _, t := range p.tables {
 		fields = append(fields, strconv.Itoa(generation)+":"+p.of(t))
+	}
+	for _, f := range p.files {
+		fields = append(fields, strconv.Itoa(generation)+":"+p.of(f))
 	}
 	return fields
 }
@@ -205,9 +227,18 @@ func (p *checkpointStore) fields(generation int) (fields []string) {
 func (p *checkpointStore) HasAll(ctx context.Context, generation int) (bool, error) {
 	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
 	if err != nil {
-		return false, fmt.Errorf("looking for the checkpoints of the tables: %w", err)
+		return false, fmt.Errorf("looking for the checkpoints of the sources: %w", err)
 	}
-	return !slices.Contains(found, nil), nil
+	if slices.Contains(found, nil) {
+		return false, nil
+	}
+	for i, f := range p.files {
+		text, _ := found[len(p.tables)+i].(string)
+		if has, err := p.hasFile(f, text); !has {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // filling is the field with the unique name of a filling. A reading that began before the
@@ -225,7 +256,7 @@ func (p *checkpointStore) Discard(ctx context.Context, generation int) (others b
 		})
 	}
 	if err != nil {
-		return false, fmt.Errorf("discarding the checkpoints of the tables: %w", err)
+		return false, fmt.Errorf("discarding the checkpoints of the sources: %w", err)
 	}
 	mine := append(p.fields(generation), filling)
 	slices.Sort(mine)
@@ -236,8 +267,10 @@ func (p *checkpointStore) Discard(ctx context.Context, generation int) (others b
 // BeginFill implements [redisset.Checkpoints].
 func (p *checkpointStore) BeginFill(ctx context.Context) (err error) {
 	p.filled = nil
-	if p.began, err = p.readAny(ctx, p.tables[0]); err != nil {
-		return err
+	for _, s := range p.sources()[:1] {
+		if p.began, err = p.readAny(ctx, s); err != nil {
+			return err
+		}
 	}
 	p.filled = make(map[string]json.RawMessage)
 	return nil
@@ -245,14 +278,15 @@ func (p *checkpointStore) BeginFill(ctx context.Context) (err error) {
 
 // Commit implements [redisset.Checkpoints].
 func (p *checkpointStore) Commit(ctx context.Context, generation int) (err error) {
-	for _, t := range p.tables {
+	for _, t := range p.sources() {
 		at, failed := p.readAny(ctx, t)
 		if failed != nil {
 			return errors.Join(err, failed)
 		}
+		name, _ := t.checkpointOf()
 		if at.mark == nil && at.others == p.began.others && at.generation == strconv.Itoa(generation) {
 			at.history, at.filling = p.began.history, p.began.filling
-			err = errors.Join(err, p.write(ctx, t, at, p.filled[t.name]))
+			err = errors.Join(err, p.write(ctx, t, at, p.filled[name]))
 		}
 	}
 	p.filled = nil

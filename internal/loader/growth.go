@@ -91,11 +91,14 @@ func (u *Loader) readEverything(ctx context.Context, add func(id string) error) 
 // readSources is readEverything without the change log.
 func (u *Loader) readSources(ctx context.Context, add func(id string) error) error {
 	for _, source := range u.sources {
-		read := func() error { return source.IDs(ctx, add) }
-		if t, ok := source.(*tableSource); ok {
-			read = func() error { return u.checkpoints.readAll(ctx, t, add) }
+		read := source.IDs
+		switch s := source.(type) {
+		case *tableSource:
+			read = func(ctx context.Context, add func(string) error) error { return u.checkpoints.readAll(ctx, s, add) }
+		case *csvSource:
+			read = func(ctx context.Context, add func(string) error) error { return u.checkpoints.readFile(ctx, s, add) }
 		}
-		if err := read(); err != nil {
+		if err := read(ctx, add); err != nil {
 			return err
 		}
 	}

@@ -82,15 +82,30 @@ func (u *Loader) Reload(ctx context.Context, source string) (read int64, err err
 	err = reload(ctx, func(ctx context.Context, add func(id string) error) error {
 		into, flush := u.readInto(ctx, add)
 		counted := func(id string) error { read++; return into(id) }
+		var loaded []func(context.Context) error
 		for i, s := range u.sources {
 			if source != "" && u.config.Sources[i] != source {
+				continue
+			}
+			if f, ok := s.(*csvSource); ok && u.checkpoints != nil {
+				done, err := u.checkpoints.loadFile(ctx, f, true, counted)
+				if err != nil {
+					return err
+				}
+				loaded = append(loaded, done)
 				continue
 			}
 			if err := s.IDs(ctx, counted); err != nil {
 				return err
 			}
 		}
-		return flush()
+		err := flush()
+		for _, done := range loaded {
+			if err == nil {
+				err = done(ctx)
+			}
+		}
+		return err
 	})
 	if source == "" && err == nil && uint64(read) < had/2 {
 		u.logger.Warn("the sources have less than half of the orders that the filter has: was a file cut?", "read", read, "had", had)

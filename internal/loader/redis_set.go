@@ -43,11 +43,11 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 	if c.Expand != nil {
 		opts.AtFill, opts.By, opts.Max = c.Expand.AtFill, c.Expand.By, c.Expand.Max
 	}
-	if tables := loader.tables(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
-		loader.checkpoints = &checkpointStore{client: o.Redis, keys: []string{rediskey.Of(name, "places"), redisset.StateKey(name)}, tables: tables}
+	if len(loader.sources) > 0 && c.Kind != config.FilterLayered { // else memory has them
+		loader.checkpoints = &checkpointStore{client: o.Redis, keys: []string{rediskey.Of(name, "places"), redisset.StateKey(name)}, tables: loader.tables(), files: loader.files()}
 		loader.checkpoints.name = shortSum(fmt.Sprintf("%q %q %+v %q", opts.Bits.Kind, opts.Bits.Key, c.Segments, opts.Forms))
 		opts.Checkpoints = loader.checkpoints
-		opts.OnIncomplete = func(reason string) { loader.filter.Doubt(filter.Doubt{Reason: reason}) }
+		opts.OnIncomplete = func(reason string) { loader.filter.Doubt(filter.Doubt{Reason: reason, Recovery: filter.ByReload}) }
 	}
 	return opts
 }

@@ -196,7 +196,7 @@ func (u *Loader) readNew(ctx context.Context, take func(context.Context, func(co
 // added meanwhile.
 func (u *Loader) clear(ctx context.Context, recovery filter.Recovery, load func(context.Context) error) error {
 	switch {
-	case u.checkpoints != nil || len(u.tables()) > 0:
+	case len(u.tables()) > 0:
 		return u.readNew(ctx, u.filter.CatchUp)
 	case recovery == filter.ByWaiting:
 		return u.filter.WaitForPeers(ctx, func(ctx context.Context) error {
@@ -214,6 +214,16 @@ func (u *Loader) tables() (tables []*tableSource) {
 		}
 	}
 	return tables
+}
+
+// files returns the sources that are files.
+func (u *Loader) files() (files []*csvSource) {
+	for _, s := range u.sources {
+		if f, ok := s.(*csvSource); ok {
+			files = append(files, f)
+		}
+	}
+	return files
 }
 
 // catchUp reads the rows that may be new in the tables.

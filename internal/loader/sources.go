@@ -21,6 +21,7 @@ type csvSource struct {
 	path    string
 	formats []order.Format // of the rules that use the filter; empty: any ID as it is
 	log     *slog.Logger
+	sums    fileSums
 	loaded  atomic.Pointer[string] // its fingerprint when it was loaded, "" if unknown; nil: it was not
 }
 

@@ -40,6 +40,9 @@ type tableSource struct {
 	dropped  func(reason string) // called when the table was replaced; nil: not called
 }
 
+// checkpointOf implements checkpointed.
+func (s *tableSource) checkpointOf() (source, identity string) { return s.name, s.identity }
+
 // coverage is what a complete reading proves.
 type coverage struct {
 	number uint64    // every ID up to this one was read; 0: none
