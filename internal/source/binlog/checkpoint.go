@@ -22,6 +22,9 @@ type checkpoint struct {
 	Pos     uint64 `json:"pos,omitempty"`
 	Created uint32 `json:"born,omitempty"` // start of File in Unix seconds; 0: unknown
 	GTIDs   gtids  `json:"gtid,omitzero"`  // empty if transactions have no GTIDs
+	// Prepared are XA transactions whose rows come before the first checkpoint, and that were not
+	// committed by then. The log has them as hexadecimal text.
+	Prepared []string `json:"xa,omitempty"`
 }
 
 // String returns the checkpoint as text for the caller to store.

@@ -127,6 +127,9 @@ func (r *tailer) commit(h *replication.EventHeader) {
 
 // applyQuery applies a statement.
 func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.QueryEvent) error {
+	if xid, ok := committedXA(string(event.Query)); ok && slices.Contains(r.at.Prepared, xid) {
+		return r.uncertain(h, "an XA transaction was committed that had been prepared before the table was followed")
+	}
 	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
 	case beginsTx:
 		r.tx.rows = true

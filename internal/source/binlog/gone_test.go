@@ -1,8 +1,13 @@
 package binlog
 
 import (
+	"context"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -150,6 +155,70 @@ func TestReadOnly(t *testing.T) {
 	replica.exec("STOP SLAVE")
 	replica.exec("SET GLOBAL read_only = 0")
 	f.Want("a")
+}
+
+// TestPromotedBehind continues with a replica that was promoted, lacks transactions that the follower
+// saw, and has none of its own yet.
+func TestPromotedBehind(t *testing.T) {
+	t.Parallel()
+	b := startServer(t)
+	replica := startReplica(t, b)
+	replica.exec("STOP SLAVE")
+	b.exec("INSERT INTO orders (id) VALUES ('lost')")
+	from := b.checkpoint()
+	start(t, replica.options(), from).WantError(follow.ErrGone, "", replica.Config().Passwd)
+}
+
+// TestRestored follows a server that was restored from older files, with its name and logs. It has
+// other changes at the positions that were passed on.
+func TestRestored(t *testing.T) {
+	for name, rows := range map[string]int{"shorter": 1, "longer": 200} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startServer(t)
+			b.exec("INSERT INTO orders (id) VALUES ('kept')")
+			var data string
+			if err := b.db.QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&data); err != nil {
+				t.Fatal(err)
+			}
+			data = filepath.Clean(data)
+			replace := func(from, to string) {
+				t.Helper()
+				if err := b.Stop(); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.RemoveAll(to); err != nil {
+					t.Fatal(err)
+				}
+				if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				if err := b.Restart(context.WithoutCancel(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replace(data, data+".old")
+			for range 50 {
+				b.insert("lost")
+			}
+			from := b.checkpoint()
+			// The files of two logs differ by the second of their creation.
+			created, err := parseCheckpoint(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bedtest.Eventually(t, "a second passes", func() bool { return time.Now().Unix() > int64(created.Created) })
+			replace(data+".old", data)
+			for range rows {
+				b.insert("a")
+			}
+			f := start(t, b.options(), from)
+			f.WantError(follow.ErrGone, "", b.Config().Passwd)
+			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
+				t.Errorf("it emitted %d IDs, and was caught up %d times", len(f.IDs()), len(f.CaughtUpAt()))
+			}
+		})
+	}
 }
 
 // startReplica starts a replica of b.

@@ -81,6 +81,14 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 		return fmt.Errorf("server %s answers, after %s did", begin.server, r.server.name)
 	}
 	r.ends, r.tx = follow.LogEnds[logEnd]{}, transaction{}
+	if r.batch.LastEmitted() == "" {
+		if err := r.client.moveToVisible(ctx, &r.server, &begin); err != nil {
+			return err
+		}
+		if r.at.Prepared, err = r.awaitPrepared(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.rewind(begin); err != nil {
 		return err
 	}
@@ -97,7 +105,7 @@ func (r *tailer) rewind(begin logEnd) (err error) {
 		if begin.pos > math.MaxUint32 {
 			return fmt.Errorf("%s is longer than the protocol can express; waiting for the next file", begin.file)
 		}
-		r.at = checkpoint{Server: r.server.name, File: begin.file, Pos: begin.pos, GTIDs: r.server.set}
+		r.at = checkpoint{Server: r.server.name, File: begin.file, Pos: begin.pos, GTIDs: r.server.set, Prepared: r.at.Prepared}
 		return nil
 	}
 	if r.at, err = parseCheckpoint(last); err != nil {
@@ -138,7 +146,7 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 		case end := <-ends:
 			err = r.addEnd(end)
 		case <-advance.C:
-			if !r.tx.open() {
+			if !r.tx.open() && r.at.Created != 0 { // else the file is not identified yet
 				err = r.batch.Advance(ctx)
 			}
 		case err := <-stream.failed:
