@@ -123,10 +123,10 @@ func (s *csvSource) readSummed(ctx context.Context, sum string, yield func(id st
 
 // fileSums has the sums of a file's contents.
 type fileSums struct {
-	mu       sync.Mutex
-	stamp    string // of the file with the sum
-	sum      string
-	expectIt string // the content that the set must have; "": not known yet
+	mu     sync.Mutex
+	stamp  string // of the file with the sum
+	sum    string
+	wanted string // the content that the set must have; "": not known yet
 }
 
 // of returns the sum of a file's content. It reads the file if that has changed.
@@ -166,11 +166,11 @@ func (s *fileSums) read(path string) (string, error) {
 func (s *fileSums) expected(path string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.expectIt != "" {
-		return s.expectIt, nil
+	if s.wanted != "" {
+		return s.wanted, nil
 	}
 	sum, err := s.read(path)
-	s.expectIt = sum
+	s.wanted = sum
 	return sum, err
 }
 
@@ -178,5 +178,5 @@ func (s *fileSums) expected(path string) (string, error) {
 func (s *fileSums) expect(sum string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.expectIt = sum
+	s.wanted = sum
 }
