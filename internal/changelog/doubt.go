@@ -26,6 +26,8 @@ type Doubt struct {
 	// Witness is the ID of an order that exists although a filter of the log lacks it; "": there is
 	// none. Such a doubt is about everything.
 	Witness string
+	// Torn reports that the log does not join what its reader had: entries between them are missing.
+	Torn bool
 	// Entry is the position of its entry in the log; zero: the reader found it, and it has no
 	// entry.
 	Entry Mark

@@ -10,7 +10,9 @@ type integrityError struct {
 }
 
 // doubt returns the doubt that it causes, about orders of any age.
-func (d *integrityError) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
+func (d *integrityError) doubt() Doubt {
+	return Doubt{Kind: d.kind, Reason: d.reason, Orders: true, Torn: true}
+}
 
 // gapError is the loss of entries by deletion or corruption.
 func gapError(format string, args ...any) *integrityError {

@@ -35,6 +35,13 @@ func (u *Loader) doubt(d changelog.Doubt) {
 			}
 		}
 	}
+	if d.Torn { // the missing entries may be rows anywhere in a followed table
+		for _, t := range u.tables() {
+			if t.followed {
+				t.restart()
+			}
+		}
+	}
 	passed := filter.Doubt{Reason: d.Reason, Recovery: recoveryOf(d.Kind), Orders: d.Orders, Since: d.Since, Witness: d.Witness, Entry: entryOf(d.Entry)}
 	switch {
 	case d.Kind == changelog.Running:

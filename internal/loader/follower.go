@@ -52,6 +52,7 @@ type follower struct {
 	member  *changelog.Member
 	lease   time.Duration // of member
 	key     string        // of a hash, whose field is the source's name
+	stored  string        // the place that follow stored or read last
 	lock    redisset.LeaderLock
 	state   followState
 	// requests are those of [Loader.CaughtUp].
@@ -183,98 +184,103 @@ type followEvents struct {
 	lost     func(error) // see [follow.Options.Lost]
 }
 
-// follow continues from the stored position. Without one, the other instances have to read the
-// rows that were committed before the new position: follow appends a doubt before it stores
-// that position. After a discarded position, they have to read all of the table.
-func (f *follower) follow(ctx context.Context, tell followEvents) error {
+// place is where a table is followed: a chain of changes, and a position in the database's log up to
+// which the change log has all of them. A chain begins with a random name whenever a follower has no
+// place to continue from. Every filter reads all of the table after that.
+type place struct {
+	Chain string `json:"chain"`
+	At    string `json:"at"`
+}
+
+// parsePlace returns the zero place for a text that is none.
+func parsePlace(text string) place {
+	var p place
+	if json.Unmarshal([]byte(text), &p) != nil || p.Chain == "" || p.At == "" {
+		return place{}
+	}
+	return p
+}
+
+// follow continues from the stored place. Without one, it begins a chain.
+func (f *follower) follow(ctx context.Context, tell followEvents) (err error) {
 	for {
-		from, err := f.changes.RecordedAt(ctx, f.key, f.name)
+		f.stored, err = f.changes.RecordedAt(ctx, f.key, f.name)
 		if err != nil {
 			return fmt.Errorf("reading the position: %w", err)
 		}
-		err = f.from(ctx, from, tell)
+		err = f.from(ctx, tell)
 		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
 			return err
 		}
 		f.log.Error("a table has to be read again, all of it", "error", err)
-		if err := f.discardPosition(ctx, err); err != nil {
+		if err := f.discardPlace(ctx, err); err != nil {
 			return fmt.Errorf("discarding the position: %w", err)
 		}
 	}
 }
 
-// discarded replaces a discarded position until there is a new one.
-const discarded = "given up"
-
 // errNotFollowed says that no follower reports the changes of a table.
-var errNotFollowed = errors.New("the table is not followed yet since its position in the database's log was discarded")
+var errNotFollowed = errors.New("the table is not followed yet from a known position in its database's log")
 
-// discardPosition discards the position. The missed changes may be rows anywhere in the table,
-// and new IDs of existing rows. Catching up after the doubt reads all of the table, once it is
-// followed again.
-func (f *follower) discardPosition(ctx context.Context, why error) error {
-	if err := f.append(ctx, nil, discarded); err != nil {
-		return err // the next follower finds the position, and gets here again
-	}
-	return f.doubt(ctx, changelog.Gap, ": "+follow.OneLine(why))
+// discardPlace ends the chain. The missed changes may be rows anywhere in the table, and new IDs of
+// existing rows.
+func (f *follower) discardPlace(ctx context.Context, why error) error {
+	d := f.newDoubt(changelog.Gap, ": "+follow.OneLine(why))
+	return f.move(ctx, "", &d)
 }
 
-// begin appends a doubt before the first position is stored: the table is followed from now on.
-// A follower that finds a position appends none.
-func (f *follower) begin(ctx context.Context, again bool) error {
-	if again {
-		short, cancel := context.WithTimeout(ctx, positionTimeout)
-		defer cancel()
-		if err := f.client.HSet(short, f.key, reread(f.name), rand.Text()).Err(); err != nil {
-			return fmt.Errorf("requesting a read of the whole table: %w", err)
-		}
+// move moves the place, and appends IDs and a doubt in the same step.
+func (f *follower) move(ctx context.Context, to string, doubt *changelog.Doubt, ids ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	err := f.changes.RecordAt(ctx, changelog.Move{Hash: f.key, Field: f.name, From: f.stored, To: to, Doubt: doubt}, ids...)
+	if err == nil {
+		f.stored = to
 	}
-	return f.doubt(ctx, changelog.Gap, " is followed from now on")
+	return err
 }
 
-// followKey is the key of the positions of a filter's followers. Beside the position of each
-// source it has a token, which changes whenever all of the table has to be read again.
+// followKey is the key of the places of a filter's followers, by the sources' names.
 func followKey(filter string) string { return rediskey.Of(filter, "follow") }
 
-// reread is the field of the token.
-func reread(source string) string { return source + "#reread" }
-
-// watchRereads makes the followed tables of a filter check whether they have to be read again
-// as a whole.
-func (o *Options) watchRereads(name string, tables []*tableSource) {
+// watchChains makes the followed tables of a filter check whether their chain is still the one of
+// their last reading. A place that is missing equals none.
+func (o *Options) watchChains(name string, tables []*tableSource) {
 	for _, t := range tables {
 		if o.Redis == nil || !o.Config.Sources[t.name].SendsChanges() {
 			continue
 		}
-		t.reread = func(ctx context.Context) (string, error) {
+		t.followed = true
+		t.chain = func(ctx context.Context) (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 			defer cancel()
-			kept, err := o.Redis.HMGet(ctx, followKey(name), t.name, reread(t.name)).Result()
-			if err == nil && kept[0] == discarded {
-				err = errNotFollowed
-			}
-			if err != nil {
+			stored, err := o.Redis.HGet(ctx, followKey(name), t.name).Result()
+			if err != nil && !errors.Is(err, redis.Nil) {
 				return "", err
 			}
-			token, _ := kept[1].(string)
-			return token, nil
+			chain := parsePlace(stored).Chain
+			if chain == "" {
+				return "", errNotFollowed
+			}
+			return chain, nil
 		}
 	}
 }
 
-func (f *follower) from(ctx context.Context, from string, tell followEvents) error {
-	again := from == discarded
-	if again {
-		from = ""
+// from follows the table from the stored place, or begins a chain.
+func (f *follower) from(ctx context.Context, tell followEvents) error {
+	stored := parsePlace(f.stored)
+	from, chain, began := stored.At, stored.Chain, stored.Chain != ""
+	if !began {
+		chain = rand.Text()
 	}
-	began := from != ""
 	emit := func(ctx context.Context, ids []string, at string) error {
+		var begins *changelog.Doubt
 		if !began {
-			if err := f.begin(ctx, again); err != nil {
-				return err
-			}
+			d := f.newDoubt(changelog.Gap, " is followed from now on")
+			begins = &d
 		}
-		if err := f.append(ctx, ids, at); err != nil {
+		if err := f.append(ctx, ids, place{chain, at}, begins); err != nil {
 			return err
 		}
 		began = true
@@ -307,8 +313,8 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	return f.poll(ctx, from, emit, caughtUp)
 }
 
-// append appends new rows to the change log, and stores the position behind them.
-func (f *follower) append(ctx context.Context, ids []string, at string) error {
+// append appends new rows to the change log, and moves the place behind them.
+func (f *follower) append(ctx context.Context, ids []string, at place, doubt *changelog.Doubt) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
 	if f.set != nil { // it gets IDs that are in the log, and before the position
@@ -317,7 +323,8 @@ func (f *follower) append(ctx context.Context, ids []string, at string) error {
 		}
 		ids = nil
 	}
-	if err := f.changes.RecordAt(ctx, f.key, f.name, at, ids...); err != nil {
+	text, _ := json.Marshal(at) // texts
+	if err := f.move(ctx, string(text), doubt, ids...); err != nil {
 		return fmt.Errorf("storing the position: %w", err)
 	}
 	return nil
@@ -341,7 +348,11 @@ func (f *follower) bad(ctx context.Context, reason string) {
 func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + text})
+	return f.changes.RecordDoubt(ctx, f.newDoubt(kind, text))
+}
+
+func (f *follower) newDoubt(kind changelog.Kind, text string) changelog.Doubt {
+	return changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + text}
 }
 
 // poll reads the rows that may be new in the table periodically.

@@ -76,7 +76,7 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		return func() { cancel(); <-ended }
 	}
 	follow()()
-	if err := follower.discardPosition(t.Context(), errors.New("a test says so")); err != nil {
+	if err := follower.discardPlace(t.Context(), errors.New("a test says so")); err != nil {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "all of it was read, or it is to be read later", func() bool { return read() != nil || !table.reached().Zero() })

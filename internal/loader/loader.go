@@ -112,7 +112,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	ids := rules.IDsOf(o.Config, name)
 	l.fingerprint = func(now time.Time) string { return fingerprintOf(l.sources, c.Parts, ids, now) }
 	tables := l.tables()
-	o.watchRereads(name, tables)
+	o.watchChains(name, tables)
 	for _, t := range tables {
 		t.dropped = l.dropped
 	}

@@ -26,10 +26,13 @@ type tableSource struct {
 	name     string
 	identity string // a hash of the table, its server and how it is read
 	table    *source.Table
+	followed bool // by its database's log
 	formats  []order.Format
 	log      *slog.Logger
 	steps    func(source.Step) // receives the progress of a reading
-	reread   func(ctx context.Context) (token string, err error)
+	// chain returns the name of the table's chain of followed changes, "" if the table is not
+	// followed by its database's log.
+	chain func(ctx context.Context) (name string, err error)
 
 	reading  sync.Mutex // held during a reading
 	mu       sync.Mutex
@@ -50,11 +53,11 @@ type coverage struct {
 	ended  time.Time // zero: there was no reading
 }
 
-// tableMark is a mark with the token at its reading. If the token has changed, the table is read
-// from its beginning.
+// tableMark is a mark with the chain of followed changes at its reading. If there is another chain,
+// the table is read from its beginning.
 type tableMark struct {
-	Mark   source.Mark `json:"mark"`
-	Reread string      `json:"reread,omitempty"`
+	Mark  source.Mark `json:"mark"`
+	Chain string      `json:"chain,omitempty"`
 }
 
 // Zero reports whether all of the table has to be read.
@@ -88,7 +91,7 @@ func partColumns(c config.Source, parts []string) (columns []string) {
 
 func newTableSource(name string, c config.Source, parts []string, formats []order.Format, log *slog.Logger) (*tableSource, error) {
 	s := &tableSource{name: name, formats: formats, log: log}
-	s.reread = func(context.Context) (string, error) { return "", nil }
+	s.chain = func(context.Context) (string, error) { return "", nil }
 	opts := tableOptions(c, parts)
 	opts.Check, opts.Logger = rules.Check(formats), log
 	opts.Wider = func(most string) bool { return rules.Wider(formats, most) }
@@ -239,13 +242,13 @@ type reading struct {
 
 // rows reads the rows after a mark. It calls each, which may be nil, with the marks on its way.
 func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableMark), yield func(id string) error) (tableMark, reading, error) {
-	token, err := s.reread(ctx)
+	chain, err := s.chain(ctx)
 	switch {
 	case err != nil && !from.Zero():
-		return from, reading{}, fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
-	case token != from.Reread:
+		return from, reading{}, fmt.Errorf("source %s: reading where it is followed: %w", s.name, err)
+	case chain != from.Chain:
 		if !from.Zero() {
-			s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
+			s.log.Warn("a table is read again, all of it: its followed changes do not join the last reading", "source", s.name)
 		}
 		from.Mark = source.Mark{}
 	}
@@ -258,7 +261,7 @@ func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableM
 	s.mu.Unlock()
 	mark, report, err := s.table.Tail(ctx, from.Mark, yield, func(mark source.Mark) error {
 		if each != nil {
-			each(tableMark{mark, token})
+			each(tableMark{mark, chain})
 		}
 		return nil
 	})
@@ -272,7 +275,7 @@ func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableM
 	if report.Numbered {
 		done.number = mark.Number()
 	}
-	return tableMark{mark, token}, done, nil
+	return tableMark{mark, chain}, done, nil
 }
 
 // keep notes that the filter has the rows of a reading.
