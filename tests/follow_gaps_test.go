@@ -125,3 +125,29 @@ func TestPlaceLost(t *testing.T) {
 		b.wantAll(5)
 	})
 }
+
+// TestRollingChangeOfAColumn has one ordergate read another column of IDs than the other. The follower of
+// the one says nothing about the other's.
+func TestRollingChangeOfAColumn(t *testing.T) {
+	t.Parallel()
+	for _, tc := range follows {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			redis := bed.Redis()
+			table := tc.table(t, bed, 100, tc.args...)
+			table.exec("ALTER TABLE orders ADD other BIGINT")
+			table.exec("UPDATE orders SET other = id + 100000")
+			table.gate(bed, redis.Addr(), tableSettings{member: "one", source: tc.source}).becomes(50_000, "absent")
+			changed := edit(t, "id_column: id", "id_column: other")(table.config(redis.Addr(), tableSettings{member: "two", source: tc.source}))
+			if strings.Contains(tc.source, "logical") {
+				changed = edit(t, "follow: logical", "follow: logical, slot: another, publication: another")(changed)
+			}
+			two := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), changed, "ORDERS_DSN="+table.dsn))
+			two.becomes(50_000, "absent")
+			table.exec("INSERT INTO orders (id, other) VALUES (5000, 105000)")
+			two.becomes(105_000, "maybe")
+			two.becomes(50_000, "absent")
+		})
+	}
+}

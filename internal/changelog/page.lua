@@ -53,6 +53,9 @@ for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
   waiting = waiting - 1
 end
 
+-- A member that is no instance stands for a table. It concerns those who require it.
+local required = {}
+for i = 16, #ARGV do required[ARGV[i]] = true end
 local away = ''
 local place = mine == 1 and string.match(me, '^(.*#)')
 local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 64)
@@ -67,7 +70,7 @@ for i = 1, #over, 2 do
     put('doubt', 'crash: the ordergate at ' .. over[i] .. ' was not heard of for too long')
     redis.call('ZREM', members, over[i])
     count()
-  else
+  elseif required[over[i]] or string.find(over[i], '#', 1, true) then
     away = over[i]
   end
 end

@@ -33,7 +33,7 @@ const (
 	popFor = time.Second
 )
 
-func requestsKey(filter, source string) string { return rediskey.Of(filter, "catchup:"+source) }
+func requestsKey(filter, table string) string { return rediskey.Of(filter, "catchup:"+table) }
 
 func replyKey(filter, token string) string { return rediskey.Of(filter, "caughtup:"+token) }
 
@@ -52,9 +52,9 @@ func (l *Loader) CaughtUp(ctx context.Context) bool {
 // asker asks the followers of a filter's tables. Callers that wait at the same time share a
 // question, which goes out after their calls.
 type asker struct {
-	client  redis.UniversalClient
-	filter  string
-	sources []string // the followed tables
+	client redis.UniversalClient
+	filter string
+	tables []string // the followed ones, by their names in Redis
 
 	turn sync.Mutex // held during a question
 	mu   sync.Mutex
@@ -95,16 +95,16 @@ func (a *asker) answer(q *question) {
 	defer cancel()
 	token := rand.Text()
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, source := range a.sources {
-			push(ctx, p, requestsKey(a.filter, source), token)
+		for _, table := range a.tables {
+			push(ctx, p, requestsKey(a.filter, table), token)
 		}
 		return nil
 	})
 	// By name: the client of Redis sends a command again whose reply was lost.
-	for missing := slices.Clone(a.sources); err == nil && len(missing) > 0; {
+	for missing := slices.Clone(a.tables); err == nil && len(missing) > 0; {
 		var got []string
 		if got, err = a.client.BLPop(ctx, popFor, replyKey(a.filter, token)).Result(); err == nil {
-			missing = slices.DeleteFunc(missing, func(source string) bool { return source == got[1] })
+			missing = slices.DeleteFunc(missing, func(table string) bool { return table == got[1] })
 		}
 	}
 	q.yes = err == nil
@@ -161,7 +161,7 @@ func (r *catchUpRequests) take(until time.Time) (tokens []string) {
 // receiveRequests receives requests until ctx ends.
 func (f *follower) receiveRequests(ctx context.Context) {
 	for ctx.Err() == nil {
-		got, err := f.client.BLPop(ctx, popFor, requestsKey(f.filter, f.name)).Result()
+		got, err := f.client.BLPop(ctx, popFor, requestsKey(f.filter, f.table)).Result()
 		switch {
 		case err == nil:
 			f.requests.add(got[1]) // after the key
@@ -181,7 +181,7 @@ func (f *follower) reply(ctx context.Context, tokens []string) {
 	}
 	_, err := f.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, token := range tokens {
-			push(ctx, p, replyKey(f.filter, token), f.name)
+			push(ctx, p, replyKey(f.filter, token), f.table)
 		}
 		return nil
 	})

@@ -27,11 +27,11 @@ func TestCaughtUpOfTwoTables(t *testing.T) {
 	bed := bedtest.New(t)
 	client := redis.NewClient(&redis.Options{Addr: bed.Redis().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	a := &asker{client: client, filter: "orders", sources: []string{"one", "two"}}
+	a := &asker{client: client, filter: "orders", tables: []string{"one", "two"}}
 	answer := func(replies ...string) bool {
 		answered := make(chan bool)
 		go func() { answered <- a.ask(t.Context()) }()
-		for _, source := range a.sources {
+		for _, source := range a.tables {
 			got, err := client.BLPop(t.Context(), 10*time.Second, requestsKey("orders", source)).Result()
 			bedtest.Check(t, err)
 			for _, from := range replies {

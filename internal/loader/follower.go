@@ -43,6 +43,7 @@ const (
 type follower struct {
 	filter  string
 	name    string // of the source
+	table   string // its name in Redis, see followedAs
 	config  config.Source
 	parts   []string // of the IDs
 	formats []order.Format
@@ -51,7 +52,7 @@ type follower struct {
 	set     *redisset.Set // nil: none
 	member  *changelog.Member
 	lease   time.Duration // of member
-	key     string        // of a hash, whose field is the source's name
+	key     string        // of a hash, whose field is table
 	stored  string        // the place that follow stored or read last
 	lock    redisset.LeaderLock
 	state   followState
@@ -68,11 +69,12 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 			continue
 		}
 		lease := max(o.Config.Filters[name].StaleAfter, 3*c.Every)
+		table := followedAs(s, c, o.Config.Filters[name].Parts)
 		all = append(all, &follower{
-			filter: name, name: s, config: c, requests: newCatchUpRequests(), parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
-			member: loader.log.NewMember(followedPrefix+s, lease), lease: lease,
+			filter: name, name: s, table: table, config: c, requests: newCatchUpRequests(), parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
+			member: loader.log.NewMember(followedPrefix+table, lease), lease: lease,
 			key:  followKey(name),
-			lock: o.leaderLock(name, workFollow+s),
+			lock: o.leaderLock(name, workFollow+table),
 			log:  o.Logger.With("filter", name, "source", s, "follow", c.Follow),
 		})
 	}
@@ -204,7 +206,7 @@ func parsePlace(text string) place {
 // follow continues from the stored place. Without one, it begins a chain.
 func (f *follower) follow(ctx context.Context, tell followEvents) (err error) {
 	for {
-		f.stored, err = f.changes.RecordedAt(ctx, f.key, f.name)
+		f.stored, err = f.changes.RecordedAt(ctx, f.key, f.table)
 		if err != nil {
 			return fmt.Errorf("reading the position: %w", err)
 		}
@@ -233,14 +235,14 @@ func (f *follower) discardPlace(ctx context.Context, why error) error {
 func (f *follower) move(ctx context.Context, to string, doubt *changelog.Doubt, ids ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	err := f.changes.RecordAt(ctx, changelog.Move{Hash: f.key, Field: f.name, From: f.stored, To: to, Doubt: doubt}, ids...)
+	err := f.changes.RecordAt(ctx, changelog.Move{Hash: f.key, Field: f.table, From: f.stored, To: to, Doubt: doubt}, ids...)
 	if err == nil {
 		f.stored = to
 	}
 	return err
 }
 
-// followKey is the key of the places of a filter's followers, by the sources' names.
+// followKey is the key of the places of a filter's followers.
 func followKey(filter string) string { return rediskey.Of(filter, "follow") }
 
 // watchChains makes the followed tables of a filter check whether their chain is still the one of
@@ -251,10 +253,11 @@ func (o *Options) watchChains(name string, tables []*tableSource) {
 			continue
 		}
 		t.followed = true
+		table := followedAs(t.name, o.Config.Sources[t.name], o.Config.Filters[name].Parts)
 		t.chain = func(ctx context.Context) (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 			defer cancel()
-			stored, err := o.Redis.HGet(ctx, followKey(name), t.name).Result()
+			stored, err := o.Redis.HGet(ctx, followKey(name), table).Result()
 			if err != nil && !errors.Is(err, redis.Nil) {
 				return "", err
 			}

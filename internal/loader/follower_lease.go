@@ -26,7 +26,7 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-
 			cause := f.state.late(f.lease)
 			if late == "" && cause != "" {
 				f.log.Warn("the changes of a table are late: nothing counts as absent", "reason", cause)
-				hasCause = f.client.HSet(ctx, f.key, causeOf(f.name), cause).Err() == nil || hasCause
+				hasCause = f.client.HSet(ctx, f.key, causeOf(f.table), cause).Err() == nil || hasCause
 			} else if late != "" && cause == "" {
 				f.log.Info("the changes of a table arrive in time again")
 			}
@@ -38,7 +38,7 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-
 			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
 				f.log.Debug("the change log was not notified that a table is followed", "error", err)
 			} else if hasCause {
-				hasCause = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
+				hasCause = f.client.HDel(ctx, f.key, causeOf(f.table)).Err() != nil
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (f *follower) leave(ctx context.Context) {
 	defer cancel()
 	err := f.member.Leave(ctx)
 	if cause := f.state.why(); err == nil && cause != "" {
-		err = f.client.HSet(ctx, f.key, causeOf(f.name), cause).Err()
+		err = f.client.HSet(ctx, f.key, causeOf(f.table), cause).Err()
 	}
 	if err != nil && ctx.Err() == nil {
 		f.log.Debug("the change log was not notified that a table is not followed", "error", err)
@@ -66,7 +66,7 @@ func (f *follower) condition(ctx context.Context) health.Condition {
 	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
 		return c
 	}
-	if cause := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); cause != "" { // of the last follower
+	if cause := f.client.HGet(ctx, f.key, causeOf(f.table)).Val(); cause != "" { // of the last follower
 		own = cause
 	}
 	c.Reason = "nothing counts as absent: " + cmp.Or(own, "no ordergate reports that it follows the table: none has begun, it was killed, or it or the database hangs")
@@ -74,4 +74,4 @@ func (f *follower) condition(ctx context.Context) health.Condition {
 }
 
 // causeOf is the field with the reason why a table is not followed.
-func causeOf(source string) string { return source + "#cause" }
+func causeOf(table string) string { return table + "#cause" }

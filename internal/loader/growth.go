@@ -120,7 +120,7 @@ const (
 	workExpand = "expand" // to rebuild the filter, or to fill its set in Redis
 	workLoad   = "load"
 	workTrim   = "trim"
-	workFollow = "follow:" // the name of a source follows
+	workFollow = "follow:" // the name of a followed table follows
 )
 
 // leaderLock returns the function that waits until this instance alone may do work of a kind for a

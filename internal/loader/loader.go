@@ -133,7 +133,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	l.followers = o.followers(name, l, formats)
 	l.asker = &asker{client: o.Redis, filter: name}
 	for _, f := range l.followers {
-		l.asker.sources = append(l.asker.sources, f.name)
+		l.asker.tables = append(l.asker.tables, f.table)
 	}
 	if l.reconcile, err = o.newReconciler(name, l); err != nil {
 		return nil, err

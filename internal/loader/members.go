@@ -2,6 +2,9 @@ package loader
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
@@ -10,7 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// followedPrefix precedes the name of a followed source among the members of a change log.
+// followedPrefix precedes the name of a followed table among the members of a change log.
 const followedPrefix = "source:"
 
 // followedMembers returns the members that the change log of a filter requires: the followers of
@@ -18,10 +21,22 @@ const followedPrefix = "source:"
 func followedMembers(c *config.Config, name string) (members []string) {
 	for _, s := range c.Filters[name].Sources {
 		if f := c.Sources[s].Follow; f != "" && f != config.FollowNone {
-			members = append(members, followedPrefix+s)
+			members = append(members, followedPrefix+followedAs(s, c.Sources[s], c.Filters[name].Parts))
 		}
 	}
 	return members
+}
+
+// followedAs returns the name in Redis of a table that is followed: the source's, and a hash of what it
+// is a name for. While a change of the file reaches one ordergate after the other, the followers of
+// both tables stay apart.
+func followedAs(source string, c config.Source, parts []string) string {
+	location := ""
+	if t, err := newTable(c, parts); err == nil { // it has been checked
+		location = t.Location()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Kind, location, c.Table, c.IDColumn, partColumns(c, parts)))
+	return source + "@" + hex.EncodeToString(sum[:6])
 }
 
 // withinGraceOf returns a function that reports whether an order may be too new for a table to

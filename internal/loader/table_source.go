@@ -75,9 +75,13 @@ func tableOptions(c config.Source, parts []string) source.TableOptions {
 	}
 }
 
+func newTable(c config.Source, parts []string) (*source.Table, error) {
+	return source.NewTable(tableOptions(c, parts))
+}
+
 // CheckTable returns what is wrong with a table, as far as it can be checked without its server.
 func CheckTable(c config.Source) error {
-	_, err := source.NewTable(tableOptions(c, slices.Sorted(maps.Keys(c.PartColumns))))
+	_, err := newTable(c, slices.Sorted(maps.Keys(c.PartColumns)))
 	return err
 }
 
