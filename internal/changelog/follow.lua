@@ -9,7 +9,8 @@
 -- ARGV[7], ARGV[8], ...  the entries, as those of append.lua
 -- Returns  as append.lua, and the place, '' if there is none
 if ARGV[4] == 'move' then
-  if (redis.call('HGET', KEYS[8], ARGV[3]) or '') ~= ARGV[5] then
+  local place = redis.call('HGET', KEYS[8], ARGV[3]) or ''
+  if place ~= ARGV[5] and place ~= ARGV[6] then -- the next one: the client repeats the call
     return redis.error_reply('PLACE another place of the table is stored')
   end
   for i = 7, #ARGV, 2 do put(ARGV[i], ARGV[i + 1]) end

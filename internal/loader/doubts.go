@@ -38,6 +38,7 @@ func (u *Loader) doubt(d changelog.Doubt) {
 	if d.Torn { // the missing entries may be rows anywhere in a followed table
 		for _, t := range u.tables() {
 			if t.followed {
+				t.void()
 				t.restart()
 			}
 		}

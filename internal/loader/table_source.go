@@ -315,7 +315,14 @@ type tablePosition struct {
 }
 
 // position returns up to where the filter has the table, for [tableSource.from].
-func (s *tableSource) position() json.RawMessage { return s.positionOf(s.reached()) }
+func (s *tableSource) position() json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.restarts { // also after a restart of the process
+		return s.positionOf(tableMark{})
+	}
+	return s.positionOf(s.mark)
+}
 
 func (s *tableSource) positionOf(mark tableMark) json.RawMessage {
 	text, _ := json.Marshal(tablePosition{s.identity, mark}) // texts
