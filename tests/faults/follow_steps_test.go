@@ -1,0 +1,273 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+var (
+	followFor  = flag.Duration("follow-for", followLong, "how long TestFollowCampaign goes on, with SOAK=1, for each database")
+	followStep = flag.String("follow-step", "", "regular expression: which steps of TestFollowCampaign")
+)
+
+// redisServers begins the names of the steps that replace one.
+const redisServers = "servers of Redis: "
+
+// shortSteps are the steps of the short form.
+const shortSteps = "^(import in front|row in front|two-phase commit|kill all|cut from the database|database killed)$"
+
+func chosenStep(name string) bool {
+	these := *followStep
+	if these == "" && !soak {
+		these = shortSteps
+	}
+	return regexp.MustCompile(these).MatchString(name)
+}
+
+// steps are what others write, and the faults.
+func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func() {
+	steps := map[string]func(){
+		"rows": func() {
+			for range 5 + c.r.IntN(20) {
+				c.write(1, false)
+				wait(c.t.Context(), between(c.r, 0, 50*time.Millisecond))
+			}
+		},
+		"import in front":   func() { c.write(10_500, true) },
+		"large transaction": func() { c.write(5000, false) },
+		"row in front":      func() { c.write(1, true) },
+		"two-phase commit":  c.twoPhases,
+		"change of IDs":     c.changeIDs,
+	}
+	writes := []func(){steps["rows"], steps["import in front"], steps["large transaction"], steps["two-phase commit"], steps["row in front"], steps["change of IDs"]}
+	write := func() { writes[c.r.IntN(len(writes))]() }
+
+	// The faults of the instances; others write meanwhile.
+	again := func(g *followGate) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if err := g.gate.Restart(ctx); err != nil {
+			c.t.Errorf("gate %d: %v\n%s", g.n, err, c.states())
+		}
+	}
+	one := func() *followGate { return c.gates[c.r.IntN(len(c.gates))] }
+	steps["kill"] = func() {
+		g := one()
+		g.gate.Kill()
+		write()
+		wait(c.t.Context(), between(c.r, 0, 2*time.Second))
+		again(g)
+	}
+	steps["kill all"] = func() {
+		for _, g := range c.gates {
+			g.gate.Kill()
+		}
+		write()
+		for _, g := range c.gates {
+			again(g)
+		}
+	}
+	steps["stop"] = func() {
+		g := one()
+		bedtest.Check(c.t, g.gate.Pause())
+		write()
+		wait(c.t.Context(), between(c.r, 0, 12*time.Second))
+		bedtest.Check(c.t, g.gate.Resume())
+	}
+	steps["cut from the database"] = func() {
+		g := one()
+		c.as(g.n, c.cut)
+		write()
+		wait(c.t.Context(), between(c.r, 0, 6*time.Second))
+		c.as(g.n, c.heal)
+	}
+
+	// Rolling changes.
+	roll := func(change func(g *followGate)) {
+		c.generation++
+		for _, g := range c.gates {
+			bedtest.Check(c.t, g.gate.Stop())
+			change(g)
+			bedtest.Check(c.t, g.gate.WriteConfig(c.config(g, s, dir)))
+			again(g)
+			write()
+			wait(c.t.Context(), between(c.r, 0, 3*time.Second))
+		}
+		if c.slot != "" { // the old one would keep the log
+			_, _ = c.db.Exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+		}
+	}
+	steps["rolling change of the DSN"] = func() {
+		if c.host == "localhost" {
+			c.host = "127.0.0.1"
+		} else {
+			c.host = "localhost"
+		}
+		roll(func(*followGate) {})
+	}
+	steps["rolling change of the ID column"] = func() {
+		alt := !c.gates[0].alt.Load()
+		roll(func(g *followGate) { g.alt.Store(alt) })
+	}
+	steps["rolling change of the table"] = func() {
+		to := fmt.Sprintf("orders_%d", c.next)
+		c.must(fmt.Sprintf("ALTER TABLE %s RENAME TO %s", c.table, to))
+		c.table = to
+		roll(func(*followGate) {})
+	}
+
+	// The database.
+	anew := func(do func()) func() {
+		return func() {
+			old := c.forget()
+			do()
+			c.reread(old)
+		}
+	}
+	steps["database killed"] = anew(func() { c.kill(c.r) })
+	steps["database restored"] = anew(func() { c.restore(c.r) })
+	steps["database failed over"] = func() {
+		anew(func() {
+			if !c.replicated {
+				c.replica(c.r)
+			}
+		})()
+		c.write(10, false)
+		last := c.next - 1
+		bedtest.Eventually(c.t, "the standby has the last row", func() bool { return c.caughtUp(last) })
+		anew(func() {
+			var lossy func()
+			if c.r.IntN(2) == 0 {
+				lossy = func() { c.write(5, c.r.IntN(2) == 0); wait(c.t.Context(), time.Second) }
+			}
+			c.failover(lossy)
+		})()
+	}
+	if c.kind == "mysql" {
+		steps["table swapped"] = anew(func() {
+			c.must("CREATE TABLE copy LIKE "+c.table, "INSERT INTO copy SELECT * FROM "+c.table,
+				fmt.Sprintf("RENAME TABLE %s TO previous, copy TO %s", c.table, c.table), "DROP TABLE previous")
+		})
+		steps["binary logs purged"] = func() {
+			g := one()
+			g.gate.Kill()
+			write()
+			c.must("FLUSH BINARY LOGS")
+			var name string
+			var position, x, y any
+			bedtest.Check(c.t, c.db.QueryRow("SHOW MASTER STATUS").Scan(&name, &position, &x, &y))
+			c.must("PURGE BINARY LOGS TO '" + name + "'")
+			again(g)
+		}
+	} else {
+		steps["slot dropped"] = func() {
+			for range 50 {
+				_, err := c.db.Exec("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+				if err == nil {
+					_, err = c.db.Exec("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+				}
+				if err == nil {
+					break
+				}
+			}
+			write()
+		}
+	}
+
+	// Redis.
+	f := failovers{c.fleet, s}
+	for _, what := range f.faults() {
+		if what.name != "split" {
+			steps[redisServers+what.name] = func() { what.do(c.t.Context(), c.r); write() }
+		}
+	}
+	onRedis := func(do func(ctx context.Context, keys []string) error) func() {
+		return func() {
+			ctx := c.t.Context()
+			client := f.current(ctx)
+			if client == nil {
+				return
+			}
+			keys, err := client.Keys(ctx, "ordergate:{orders}:*").Result()
+			if err == nil && len(keys) > 0 {
+				err = do(ctx, keys)
+			}
+			if err != nil {
+				c.t.Logf("redis: %v", err)
+			}
+			write()
+		}
+	}
+	steps["redis key deleted"] = onRedis(func(ctx context.Context, keys []string) error {
+		return f.current(ctx).Del(ctx, keys[c.r.IntN(len(keys))]).Err()
+	})
+	steps["redis field deleted"] = onRedis(func(ctx context.Context, _ []string) error {
+		client := f.current(ctx)
+		fields, err := client.HKeys(ctx, logKey("follow")).Result()
+		if err == nil && len(fields) > 0 {
+			err = client.HDel(ctx, logKey("follow"), fields[c.r.IntN(len(fields))]).Err()
+		}
+		return err
+	})
+	steps["redis emptied"] = onRedis(func(ctx context.Context, _ []string) error { return f.current(ctx).FlushAll(ctx).Err() })
+	steps["log trimmed"] = onRedis(func(ctx context.Context, _ []string) error {
+		return f.current(ctx).XTrimMaxLen(ctx, logKey("log"), 10).Err()
+	})
+	return steps
+}
+
+// twoPhases prepares rows, and commits them later.
+func (c *followCampaign) twoPhases() {
+	ctx := context.Background()
+	conn, err := c.db.Conn(ctx)
+	bedtest.Check(c.t, err)
+	defer func() { _ = conn.Close() }()
+	first, n, name := c.next, int64(20), fmt.Sprintf("x%d", c.next)
+	c.next += n
+	rows := fmt.Sprintf("INSERT INTO %s (order_id, alt_id) SELECT n, n + 5000000000000 FROM %s", c.table, fmt.Sprintf(c.series, first, first+n-1))
+	do := func(statements ...string) {
+		for _, statement := range statements {
+			statement = strings.ReplaceAll(statement, "NAME", name)
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				c.t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	do(c.prepare[0], rows)
+	do(c.prepare[1:]...)
+	if c.r.IntN(2) == 0 {
+		g := c.gates[c.r.IntN(len(c.gates))]
+		g.gate.Kill()
+		bedtest.Check(c.t, g.gate.Restart(ctx))
+	}
+	wait(c.t.Context(), between(c.r, 0, 3*time.Second))
+	do(c.commit...)
+	c.known(first, n)
+}
+
+// changeIDs gives some rows other IDs.
+func (c *followCampaign) changeIDs() {
+	c.mu.Lock()
+	n := min(20, len(c.list))
+	old := slices.Clone(c.list[len(c.list)-n:])
+	c.list = c.list[:len(c.list)-n]
+	for _, o := range old {
+		o.gone = true
+		delete(c.orders, o.id)
+	}
+	c.mu.Unlock()
+	for _, o := range old {
+		id := c.next
+		c.next++
+		c.must(fmt.Sprintf("UPDATE %s SET order_id = %d, alt_id = %d WHERE order_id = %d", c.table, id, id+5_000_000_000_000, o.id))
+		c.known(id, 1)
+	}
+}
