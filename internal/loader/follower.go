@@ -139,6 +139,13 @@ func (f *follower) followLocked(ctx context.Context) {
 		default:
 		}
 	}
+	left := func() {
+		drop() // or the lease would be renewed once more
+		select {
+		case lost <- struct{}{}:
+		default:
+		}
+	}
 	if f.config.SendsChanges() {
 		requests.Go(func() { f.receiveRequests(work) })
 	}
@@ -162,11 +169,11 @@ func (f *follower) followLocked(ctx context.Context) {
 			if away == nil {
 				away = time.AfterFunc(f.lease, func() { cancel(fmt.Errorf("another ordergate may follow: %w", err)) })
 			}
-			drop() // or the lease would be renewed once more
-			select {
-			case lost <- struct{}{}:
-			default:
-			}
+			left()
+		},
+		busy: func(err error) {
+			f.state.busy(err)
+			left()
 		},
 	})
 	if cause := context.Cause(work); cause != nil {
@@ -183,7 +190,8 @@ func (f *follower) followLocked(ctx context.Context) {
 // followEvents are the callbacks of a database's follower.
 type followEvents struct {
 	caughtUp follow.CaughtUp
-	lost     func(error) // see [follow.Options.Lost]
+	lost     func(error) // see [follow.Options]
+	busy     func(error) // see [follow.Options]
 }
 
 // place is where a table is followed: a chain of changes, and a position in the database's log up to
@@ -296,7 +304,7 @@ func (f *follower) from(ctx context.Context, tell followEvents) error {
 	}
 	opts := follow.Options{
 		DSN: string(f.config.DSN), RereadDSN: f.config.RereadDSN(), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Check: rules.Check(f.formats), Logger: f.log,
-		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
+		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost, OnBusy: tell.busy,
 		PollNow: f.requests.pollNow,
 	}
 	switch f.config.Follow {

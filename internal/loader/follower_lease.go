@@ -9,6 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
 // renew renews the follower's lease in the change log as often as it has caught up. Beside the
@@ -59,7 +60,8 @@ func (f *follower) leave(ctx context.Context) {
 }
 
 // condition reports whether this or another instance follows the table. It is not ready until
-// the table was followed once since the start.
+// the table was followed once since the start, or waits for another table's follower: that of an
+// ordergate that ends when this one is ready, as in a rolling change.
 func (f *follower) condition(ctx context.Context) health.Condition {
 	c := health.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
 	err, own := f.changes.Err(), cmp.Or(f.state.why(), f.state.late(f.lease))
@@ -69,6 +71,7 @@ func (f *follower) condition(ctx context.Context) health.Condition {
 	if cause := f.client.HGet(ctx, f.key, causeOf(f.table)).Val(); cause != "" { // of the last follower
 		own = cause
 	}
+	c.Ready = c.Ready || strings.Contains(own, follow.ErrBusy.Error())
 	c.Reason = "nothing counts as absent: " + cmp.Or(own, "no ordergate reports that it follows the table: none has begun, it was killed, or it or the database hangs")
 	return c
 }

@@ -40,6 +40,13 @@ func (s *followState) lost(err error) {
 	s.problem.Note("error", follow.OneLine(err))
 }
 
+// busy notes why the table is not followed yet: another follower uses what it takes.
+func (s *followState) busy(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.cause = time.Time{}, follow.OneLine(err)
+}
+
 // ended notes that this process follows no more.
 func (s *followState) ended() {
 	s.mu.Lock()

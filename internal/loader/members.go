@@ -29,13 +29,14 @@ func followedMembers(c *config.Config, name string) (members []string) {
 
 // followedAs returns the name in Redis of a table that is followed: the source's, and a hash of what it
 // is a name for. While a change of the file reaches one ordergate after the other, the followers of
-// both tables stay apart.
+// both tables stay apart. Addresses are not in it: after a failover the server has another one, and a
+// place that its history lacks is gone.
 func followedAs(source string, c config.Source, parts []string) string {
-	location := ""
+	database := ""
 	if t, err := newTable(c, parts); err == nil { // it has been checked
-		location = t.Location()
+		database = t.Database()
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Kind, location, c.Table, c.IDColumn, partColumns(c, parts)))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Kind, database, c.Table, c.IDColumn, partColumns(c, parts)))
 	return source + "@" + hex.EncodeToString(sum[:6])
 }
 

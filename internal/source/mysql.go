@@ -28,11 +28,11 @@ const (
 
 var errNoAnswer = fmt.Errorf("the server has not answered for %v", answerLimit)
 
-// newMySQL returns the opener of a table in MySQL or MariaDB, and its location.
-func newMySQL(opts TableOptions) (open opener, location string, err error) {
+// newMySQL returns the opener of a table in MySQL or MariaDB, and where that is.
+func newMySQL(opts TableOptions) (open opener, at location, err error) {
 	config, schema, table, err := parseMySQLTable(opts)
 	if err != nil {
-		return nil, "", err
+		return nil, at, err
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
 		c, err := connectMySQL(ctx, config)
@@ -45,7 +45,7 @@ func newMySQL(opts TableOptions) (open opener, location string, err error) {
 			return nil, nil, err
 		}
 		return c, l, nil
-	}, fmt.Sprintf("%s %q %q", config.Net, config.Addr, schema), nil
+	}, location{fmt.Sprintf("%s %q", config.Net, config.Addr), fmt.Sprintf("%q", schema)}, nil
 }
 
 // parseMySQLTable parses the DSN and the name of a table.

@@ -15,11 +15,11 @@ import (
 	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
-// newPostgres returns the opener of a table in PostgreSQL, and its location.
-func newPostgres(opts TableOptions) (open opener, location string, err error) {
+// newPostgres returns the opener of a table in PostgreSQL, and where that is.
+func newPostgres(opts TableOptions) (open opener, at location, err error) {
 	config, err := parsePostgres(opts.DSN)
 	if err != nil {
-		return nil, "", err
+		return nil, at, err
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
 		c, err := connectPostgres(ctx, config, opts.RereadDSN)
@@ -35,20 +35,20 @@ func newPostgres(opts TableOptions) (open opener, location string, err error) {
 	}, postgresLocation(config, opts.Table), nil
 }
 
-// postgresLocation identifies the database of a table. Without a schema, the table depends on the
+// postgresLocation identifies the servers and the database of a table. Without a schema, the table depends on the
 // user and on the session's settings.
-func postgresLocation(config *pgconn.Config, table string) string {
+func postgresLocation(config *pgconn.Config, table string) location {
 	servers := []string{fmt.Sprintf("%q:%d", config.Host, config.Port)}
 	for _, other := range config.Fallbacks { // with and without TLS
 		if s := fmt.Sprintf("%q:%d", other.Host, other.Port); !slices.Contains(servers, s) {
 			servers = append(servers, s)
 		}
 	}
-	location := fmt.Sprintf("%s %q", servers, cmp.Or(config.Database, config.User))
+	database := fmt.Sprintf("%q", cmp.Or(config.Database, config.User))
 	if !strings.Contains(table, ".") {
-		location += fmt.Sprintf(" %q %q %q", config.User, config.RuntimeParams["search_path"], config.RuntimeParams["options"])
+		database += fmt.Sprintf(" %q %q %q", config.User, config.RuntimeParams["search_path"], config.RuntimeParams["options"])
 	}
-	return location
+	return location{fmt.Sprint(servers), database}
 }
 
 func parsePostgres(name string) (*pgconn.Config, error) {

@@ -129,15 +129,18 @@ func identifier(name string) bool { return name != "" && !strings.ContainsRune(n
 // Table is a table of orders, or a view of one, in a database. It is safe for concurrent use. It
 // keeps no connection: each read opens one.
 type Table struct {
-	opts     TableOptions
-	open     opener
-	location string
-	name     string // for errors and the log
+	opts TableOptions
+	open opener
+	at   location
+	name string // for errors and the log
 
 	queries atomic.Int64
 	mu      sync.Mutex
 	warned  map[string]bool
 }
+
+// location is where a table is: the servers by their addresses, and the database there.
+type location struct{ servers, database string }
 
 // NewTable returns a table. It does not connect yet: the first read, or [Table.Check], reports what
 // is wrong with the database.
@@ -147,9 +150,9 @@ func NewTable(opts TableOptions) (*Table, error) {
 	err := opts.validate()
 	if err == nil {
 		if opts.Kind == MySQL {
-			t.open, t.location, err = newMySQL(opts)
+			t.open, t.at, err = newMySQL(opts)
 		} else {
-			t.open, t.location, err = newPostgres(opts)
+			t.open, t.at, err = newPostgres(opts)
 		}
 	}
 	if err != nil {
@@ -160,7 +163,10 @@ func NewTable(opts TableOptions) (*Table, error) {
 
 // Location identifies the database and server of the table, by the DSN alone. It contains no
 // password.
-func (t *Table) Location() string { return t.location }
+func (t *Table) Location() string { return t.at.servers + " " + t.at.database }
+
+// Database is Location without the addresses, by which one server may have several names.
+func (t *Table) Database() string { return t.at.database }
 
 // Check connects and reports whether the table can be read. The error is the reason if not. The
 // warnings name what will be slow or unsafe.

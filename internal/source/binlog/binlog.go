@@ -99,7 +99,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	defer client.close()
 	r := &tailer{Follower: f, client: client, caughtUp: caughtUp, at: at}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
-	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
+	return f.wrap(follow.Retry(ctx, f.opts.Options, r.session))
 }
 
 func (f *Follower) wrap(err error) error { return follow.Wrap(f.table.String(), err) }

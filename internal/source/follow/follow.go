@@ -70,7 +70,10 @@ type Options struct {
 	// nothing from then on until the next call of CaughtUp. It must not block for long. nil: the
 	// reason is only logged.
 	OnDisconnect func(error)
-	Logger       *slog.Logger // default: none
+	// OnBusy receives the reason whenever the follower waits for another one, which uses its
+	// replication slot.
+	OnBusy func(error)
+	Logger *slog.Logger // default: none
 }
 
 // EnsureDefaults sets the fields that are unset.
@@ -80,6 +83,9 @@ func (o *Options) EnsureDefaults() {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.OnDisconnect == nil {
 		o.OnDisconnect = func(error) {}
+	}
+	if o.OnBusy == nil {
+		o.OnBusy = func(error) {}
 	}
 	if o.Check == nil {
 		o.Check = orderid.Check[string]

@@ -224,7 +224,8 @@ func TestRetry(t *testing.T) {
 		began := time.Now()
 		var at []time.Duration
 		fatal := errors.New("fatal")
-		err := Retry(t.Context(), logger, func(error) { lost++ }, func(context.Context) error {
+		busy := 0
+		err := Retry(t.Context(), Options{Logger: logger, OnDisconnect: func(error) { lost++ }, OnBusy: func(error) { busy++ }}, func(context.Context) error {
 			at = append(at, time.Since(began))
 			switch n := len(at); {
 			case n == 11:
@@ -242,8 +243,8 @@ func TestRetry(t *testing.T) {
 		if strings.Contains(log.String(), `\n`) || strings.Count(log.String(), "\n") != 13 {
 			t.Errorf("log: %s", &log)
 		}
-		if lost != 11 { // not ErrBusy, nor a permanent error
-			t.Errorf("%d losses reported, want 11", lost)
+		if lost != 11 || busy != 2 { // and a permanent error
+			t.Errorf("%d losses and %d waits reported, want 11 and 2", lost, busy)
 		}
 		gap := func(i int) time.Duration { return at[i] - at[i-1] }
 		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > stableAfter+1+firstPause || gap(13) > busyPause {
@@ -252,7 +253,7 @@ func TestRetry(t *testing.T) {
 
 		stopped := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		err = Retry(ctx, logger, func(error) {}, func(context.Context) error {
+		err = Retry(ctx, Options{Logger: logger, OnDisconnect: func(error) {}}, func(context.Context) error {
 			time.AfterFunc(time.Millisecond, func() { cancel(stopped) })
 			return errors.New("again")
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -39,8 +38,8 @@ var ErrBusy = errors.New("waiting for it")
 
 // Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns a [Permanent]
 // error or ctx ends. It returns that error or the cause. A session lasts as long as its connection.
-// onDisconnect receives each error that is neither permanent nor [ErrBusy].
-func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), session func(context.Context) error) error {
+// opts.OnBusy receives each [ErrBusy], and opts.OnDisconnect each other error that is not permanent.
+func Retry(ctx context.Context, opts Options, session func(context.Context) error) error {
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -56,12 +55,13 @@ func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), s
 		}
 		if errors.Is(err, ErrBusy) {
 			pause = min(pause, busyPause)
+			opts.OnBusy(err)
 		} else {
-			onDisconnect(err)
+			opts.OnDisconnect(err)
 		}
 		// Followers that lost the same server must not reconnect at the same time.
 		random := pause/2 + rand.N(pause/2+1)
-		logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", random)
+		opts.Logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", random)
 		if err := wait.For(ctx, random); err != nil {
 			return err
 		}

@@ -110,7 +110,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	}
 	r := &tailer{Follower: f, caughtUp: caughtUp}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
-	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
+	return f.wrap(follow.Retry(ctx, f.opts.Options, r.session))
 }
 
 func (f *Follower) wrap(err error) error { return follow.Wrap(strings.Join(f.table, "."), err) }
