@@ -323,11 +323,7 @@ func (c *followCampaign) campaign(s *testbed.Sentinel, dir string) {
 	steps := c.steps(s, dir)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(steps)), func(name string) bool { return !chosenStep(name) })
 	c.recovered("the start")
-	long := 4 * time.Second
-	if soak {
-		long = *followFor
-	}
-	for until := time.Now().Add(long); time.Now().Before(until) && !c.t.Failed(); {
+	for until := time.Now().Add(*followFor); time.Now().Before(until) && !c.t.Failed(); {
 		name := names[c.r.IntN(len(names))]
 		over := func() {}
 		if !strings.HasPrefix(name, redisServers) { // they have their own notes

@@ -14,23 +14,14 @@ import (
 )
 
 var (
-	followFor  = flag.Duration("follow-for", followLong, "how long TestFollowCampaign goes on, with SOAK=1, for each database")
+	followFor  = flag.Duration("follow-for", followLong, "how long TestFollowCampaign goes on for each database")
 	followStep = flag.String("follow-step", "", "regular expression: which steps of TestFollowCampaign")
 )
 
 // redisServers begins the names of the steps that replace one.
 const redisServers = "servers of Redis: "
 
-// shortSteps are the steps of the short form.
-const shortSteps = "^(import in front|row in front|two-phase commit|kill all|cut from the database|database killed)$"
-
-func chosenStep(name string) bool {
-	these := *followStep
-	if these == "" && !soak {
-		these = shortSteps
-	}
-	return regexp.MustCompile(these).MatchString(name)
-}
+func chosenStep(name string) bool { return regexp.MustCompile(*followStep).MatchString(name) }
 
 // steps are what others write, and the faults.
 func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func() {
