@@ -41,8 +41,17 @@ func TestRollingRestart(t *testing.T) {
 		}
 		must(t, g.Wait(t.Context()))
 		must(t, g.Restart(t.Context()))
+		bedtest.Eventually(t, "Envoy has noticed that it is back", func() bool {
+			for _, name := range []string{"authz", "proc"} {
+				stats, err := s.envoy.Stats(t.Context(), "cluster.ordergate-"+name+".membership_healthy")
+				if err != nil || stats["cluster.ordergate-"+name+".membership_healthy"] != 2 {
+					return false
+				}
+			}
+			return true
+		})
 	}
-	if requests := stop(); requests < 1000 {
+	if requests := stop(); requests < 500 {
 		t.Errorf("only %d requests", requests)
 	}
 	for _, g := range gates {

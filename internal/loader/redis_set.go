@@ -31,7 +31,7 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 	opts := redisset.Options{
 		Name: name, Bits: bitsOf(c), Segments: beside.Segments, CanonicalForms: beside.CanonicalForms,
 		Forms: shortSum(strings.Join(rules.Forms(rules.IDsOf(o.Config, name)), "\n")),
-		Fill:  loader.readEverything, Logger: o.Logger,
+		Fill:  loader.refill, Logger: o.Logger,
 	}
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = loader.sourcesWithoutLog
@@ -50,6 +50,16 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 		opts.OnIncomplete = func(reason string) { loader.filter.Doubt(filter.Doubt{Reason: reason, Recovery: filter.ByReload}) }
 	}
 	return opts
+}
+
+// refill is readEverything for a set. What the log has lost is a doubt of its own, which an operator
+// clears.
+func (u *Loader) refill(ctx context.Context, add func(id string) error) error {
+	err := u.readEverything(ctx, add)
+	if errors.Is(err, changelog.ErrLost) {
+		return u.readSources(ctx, add)
+	}
+	return err
 }
 
 // sourcesWithoutLog is everything, for a filter whose sources have every order there is:
