@@ -104,6 +104,36 @@ func TestImportDuringARestart(t *testing.T) {
 	})
 }
 
+// TestSharedSnapshotDoesNotJoin has older orders come into the table after one ordergate has stored its
+// snapshot in Redis. The change log is deleted before another ordergate starts from that snapshot.
+func TestSharedSnapshotDoesNotJoin(t *testing.T) {
+	eachFollowed(t, func(b *followedBed) {
+		b.table.insert(200_000)
+		two := b.settings
+		two.member, two.filter = "two", ", change_log: {keep: 10_000}"
+		two.source += ", batch: 100, pause: 300ms" // longer than an overlap, so that the mark moves
+		b.table.gate(b.Bed, b.redis.Addr(), two).becomes(50_000, "absent")
+		b.table.insertRange(110_001, 125_000)
+		b.one.becomes(125_000, "maybe")
+		var log []string
+		for _, key := range []string{"log", "meta", "members", "inbox", "readers", "reads", "had"} {
+			log = append(log, "ordergate:{orders}:"+key)
+		}
+		must(b.t, newClient(b.t, b.redis.Addr()).Del(b.t.Context(), log...).Err())
+		b.one.becomes(50_000, "absent")
+		b.settings.member, b.settings.filter = "three", two.filter
+		b.start()
+		var some []int
+		for id := 110_001; id <= 125_000; id += 149 {
+			some = append(some, id)
+		}
+		b.wantAll(some...)
+		if !b.one.said("from its snapshot") {
+			b.t.Error("the snapshot in Redis was not used")
+		}
+	})
+}
+
 // TestRowWhileRedisRestartsEmpty inserts an older order while a Redis without persistence is away.
 func TestRowWhileRedisRestartsEmpty(t *testing.T) {
 	eachFollowed(t, func(b *followedBed) {

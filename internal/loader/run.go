@@ -258,7 +258,8 @@ func (u *Loader) at() []byte {
 	return text
 }
 
-// resume continues from a position.
+// resume continues from a position. After an error, the next reading of each table begins at its
+// first row.
 func (u *Loader) resume(text []byte) (at changelog.Mark, err error) {
 	var p position
 	if err := json.Unmarshal(text, &p); err != nil {
@@ -267,5 +268,15 @@ func (u *Loader) resume(text []byte) (at changelog.Mark, err error) {
 	for _, t := range u.tables() {
 		err = errors.Join(err, t.from(p.Tables[t.name]))
 	}
+	if err != nil {
+		u.forget()
+	}
 	return p.Mark, err
+}
+
+// forget makes the next reading of each table begin at its first row.
+func (u *Loader) forget() {
+	for _, t := range u.tables() {
+		_ = t.from(nil)
+	}
 }

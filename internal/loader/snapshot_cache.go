@@ -147,10 +147,14 @@ func (f *snapshotCache) restoreFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return f.loader.log.ReplayFrom(ctx, at, func(id string) error {
+	err = f.loader.log.ReplayFrom(ctx, at, func(id string) error {
 		f.loader.filter.Add(id)
 		return nil
 	})
+	if err != nil {
+		f.loader.forget() // the log does not join the snapshot
+	}
+	return err
 }
 
 func (f *snapshotCache) chunk(token string, n int) string {
