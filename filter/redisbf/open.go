@@ -16,9 +16,9 @@ type found struct {
 	foreign bool   // with a problem: all that is different is the secret
 }
 
-// maxRounds bounds how often Open looks again after another process made what it was
-// about to make.
-const maxRounds = 5
+// spareRounds is how often Open looks again after another process made what it was about
+// to make, apart from once for each shard: that other process may make them all so.
+const spareRounds = 4
 
 // open makes the shards that are missing, one by one: a server may need a third of a
 // second for a large one, and others want to be served in between. Of two processes
@@ -31,7 +31,7 @@ func (s *Set) open(ctx context.Context) error {
 	if s.exchange(ctx, []*group{&probe}); errors.Is(probe.err, errReplica) || errors.Is(probe.err, errTooOld) {
 		return probe.err
 	}
-	for range maxRounds {
+	for range s.opts.Shards + spareRounds {
 		missing, err := s.inspect(ctx)
 		if err != nil {
 			return err
