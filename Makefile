@@ -87,10 +87,10 @@ test-module:
 
 # What the race detector would make too dear.
 test-plain:
-	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestManyFilters' \
-		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/engine ./internal/source ./internal/changelog
+	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
+		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
-	$(GOTEST) -run 'TestSearchSets' ./internal/loader # it has to be certain in time
+	$(GOTEST) -run 'TestSearchSets|TestManyFilters' ./internal/loader ./internal/engine # they have to be certain in time
 
 # The faults of locks and of the change log (docs/faults.md).
 test-faults:
