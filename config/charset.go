@@ -25,7 +25,9 @@ func charsetOf(chars string) (s charset) {
 
 var (
 	digitChars = charsetOf("0123456789")
-	uuidChars  = charsetOf("0123456789abcdef-")
+	uuidChars  = map[string]charset{
+		CaseLower: charsetOf("0123456789abcdef-"), CaseUpper: charsetOf("0123456789ABCDEF-"), CaseAsIs: charsetOf("0123456789abcdefABCDEF-"),
+	}
 	// safeChars are those that package order accepts in an ID of any format.
 	safeChars = func() (s charset) {
 		for c := byte('!'); c < 0x7f; c++ {
@@ -45,9 +47,13 @@ var (
 func charsOf(id ID) charset {
 	switch id.Format {
 	case FormatUUID:
-		return uuidChars
+		return uuidChars[id.Case]
 	case FormatPattern:
-		re, err := syntax.Parse(id.Pattern, syntax.Perl)
+		flags := syntax.Perl
+		if id.FoldsCase() {
+			flags |= syntax.FoldCase
+		}
+		re, err := syntax.Parse(id.Pattern, flags)
 		if err != nil {
 			return safeChars
 		}

@@ -351,11 +351,16 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".max_body", &id.MaxBody, defaultIDBody)
 	}
 	fill(doc, path+".format", &id.Format, FormatDigits)
+	if id.Case == "fold" {
+		id.Case = CaseLower
+	}
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:
+		fill(doc, path+".case", &id.Case, CaseLower)
 		return
 	case FormatPattern:
+		fill(doc, path+".case", &id.Case, CaseAsIs)
 		longest = 64
 	case FormatTimestamped:
 		if id.Time.Epoch == "" && !doc.given(path+".time.epoch") {

@@ -169,7 +169,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Name:    "return-create",
 				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Query: map[string]QueryValues{"Action": {"open_return"}}, Case: "sensitive", OtherMethods: "pass"},
 				Backend: "spring",
-				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
+				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", Case: "as_is", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,
 				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id", Pattern: "(R-[0-9]+)$"}},
 				Mode:    Mode{Word: "enforce"},
@@ -201,7 +201,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 					Methods: []string{"POST"}, Path: "/v1.0/~shop/orders/{id}/parts/{part}/settle", Case: "sensitive", OtherMethods: "pass",
 				},
 				Backend: "spring",
-				IDs:     []ID{{Header: "x-order-id", Format: "uuid"}},
+				IDs:     []ID{{Header: "x-order-id", Format: "uuid", Case: "lower"}},
 				Invalid: plain,
 				Lookup:  &Lookup{Filter: "plain", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
 				Settle: &Settle{

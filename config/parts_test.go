@@ -81,7 +81,7 @@ func TestParts(t *testing.T) {
 		{"optional", part(`{header: x-tenant, optional: true}`), []string{`rules[0].parts.tenant.optional: is not for a part, which each request has: remove it`}},
 		{"a bad format", part(`{header: x-tenant, format: text}`), []string{`rules[0].parts.tenant.format: "text" is not one of digits, uuid, timestamped, snowflake, pattern`}},
 		{"an unknown key", part(`{header: x-tenant, of: 1}`), []string{
-			`rules[0].parts.tenant.of: unknown key: known here are cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`,
+			`rules[0].parts.tenant.of: unknown key: known here are case, cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`,
 		}},
 		{"a slash", part(`{header: x-tenant, format: pattern, pattern: "[a-z]+/[a-z]+"}`), []string{`rules[0].parts.tenant.pattern: asks for a slash, and no part has any: it separates the parts of an ID`}},
 		{"the order's name", part(`{query: id}`), []string{`rules[0].parts.tenant.query: "id" may be taken for "id" of rules[0].id: locate the part by another name`}},

@@ -86,6 +86,13 @@ const (
 	FormatPattern     = "pattern"
 )
 
+// The case of letters in the canonical form of an ID.
+const (
+	CaseAsIs  = "as_is"
+	CaseLower = "lower"
+	CaseUpper = "upper"
+)
+
 // How an ID is written in JSON.
 const (
 	JSONAny    = "any"
@@ -120,8 +127,12 @@ type ID struct {
 	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
 	Max       IDMax  `mapstructure:"max"`        // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
 	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
+	Case      string `mapstructure:"case"`       // with uuid and pattern; lower, upper or as_is, and fold is another name of lower; default lower for uuid, as_is for pattern
 	Time      IDTime `mapstructure:"time"`       // with formats timestamped and snowflake
 }
+
+// FoldsCase reports whether IDs that differ in the case of letters are one.
+func (id *ID) FoldsCase() bool { return id.Case == CaseLower || id.Case == CaseUpper }
 
 // IDMax is the largest number that an ID may be: digits, or a word of [IDMax.Digits].
 type IDMax string

@@ -55,6 +55,7 @@ func (c *Config) validate(doc *document) {
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}
+	v.casesDiffer(c)
 	v.ruleNamesDiffer(c.Rules)
 	v.sharesAgree(c)
 	v.rulesAreReached(c.Rules)

@@ -38,9 +38,52 @@ func (v *validator) format(path string, id ID) {
 			v.reject(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
 		}
 	}
+	v.idCase(path, id)
 	v.max(path, id)
 	v.pattern(path, id)
 	v.time(path, id)
+}
+
+func (v *validator) idCase(path string, id ID) {
+	at := path + ".case"
+	switch {
+	case v.discarded[path+".format"]:
+	case id.Format == FormatUUID || id.Format == FormatPattern:
+		v.choice(at, id.Case, CaseLower, CaseUpper, CaseAsIs)
+	case id.Case != "" || v.given(at):
+		v.reject(at, "is for formats uuid and pattern only, since numbers have no case: remove this")
+	}
+}
+
+// casesDiffer rejects two cases of IDs under one lock: the same order would have two keys.
+func (v *validator) casesDiffer(c *Config) {
+	type use struct{ lock, part, format string }
+	type place struct{ path, letters string }
+	first := make(map[use]place)
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		compare := func(lock, part, path string, id ID) {
+			of := use{lock, part, id.Format}
+			if lock == "" || !id.FoldsCase() && id.Case != CaseAsIs {
+				return
+			}
+			if was, ok := first[of]; !ok {
+				first[of] = place{path, id.Case}
+			} else if was.letters != id.Case {
+				v.reject(path+".case", "%s differs from that of %s, which has the same lock %s: an order would have two keys; give both the same", quote(id.Case), was.path, quote(lock))
+			}
+		}
+		path := rulePath(i)
+		for n, id := range r.IDs {
+			compare(r.OrderLock(), partID, v.idPath(path, n, len(r.IDs)), id)
+		}
+		for _, name := range sortedKeys(r.Parts) {
+			compare(r.OrderLock(), name, join(path+".parts", name), r.Parts[name])
+		}
+		if r.Settle != nil && r.Settle.Limit != nil {
+			compare(r.Settle.Limit.Lock, partID, path+".settle.limit.id", r.Settle.Limit.ID)
+		}
+	}
 }
 
 var idMaxType = reflect.TypeFor[IDMax]()

@@ -20,7 +20,7 @@ func TestIDs(t *testing.T) {
 		want           []string // without "rules[0].id"
 	}{
 		{"no place", lookupID, `{}`, []string{`: does not name the ID's location: give exactly one of path, query, header, json, form, cookie`}},
-		{"a place that is unknown", lookupID, `{body: id}`, []string{`.body: unknown key: known here are cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`}},
+		{"a place that is unknown", lookupID, `{body: id}`, []string{`.body: unknown key: known here are case, cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`}},
 		{"no list", lookupID, `[]`, []string{`: is empty: name the ID's location, or remove it in a rule with create`}},
 		{"no list in a create", createID, `[]`, []string{`: is empty: name the ID's location, or remove it in a rule with create`}},
 		{"two places for the ID", lookupID, `{path: id, header: x-id}`, []string{`: has path and header: give exactly one of path, query, header, json, form, cookie`}},
@@ -131,6 +131,11 @@ func TestIDFormats(t *testing.T) {
 			`.min_length: is not for format uuid, which has one length: remove it`,
 			`.max_length: is not for format uuid, which has one length: remove it`,
 		}},
+		{"uuid in upper case", lookupID, `{path: id, format: uuid, case: upper}`, nil},
+		{"uuid as it is", lookupID, `{path: id, format: uuid, case: as_is}`, nil},
+		{"pattern in one case", lookupID, `{path: id, format: pattern, pattern: "[A-Z]+", case: fold}`, nil},
+		{"no such case", lookupID, `{path: id, format: pattern, pattern: "[A-Z]+", case: small}`, []string{`.case: "small" is not one of lower, upper, as_is`}},
+		{"case of digits", lookupID, `{path: id, case: fold}`, []string{`.case: is for formats uuid and pattern only, since numbers have no case: remove this`}},
 		{"pattern missing", lookupID, `{path: id, format: pattern}`, []string{`: pattern is missing: give an RE2 expression for the whole ID`}},
 		{"pattern empty", lookupID, `{path: id, format: pattern, pattern: ""}`, []string{`.pattern: is empty: give an RE2 expression for the whole ID`}},
 		{"pattern with digits", lookupID, `{path: id, pattern: a}`, []string{`.pattern: is for format pattern only: set it, or remove this`}},

@@ -3,10 +3,12 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
 )
@@ -94,6 +96,7 @@ func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
 			continue
 		}
 		l.checkWidth(at, r, s)
+		l.checkCase(at, filter, r, where+" ("+path+")", usable)
 		l.result.Samples = append(l.result.Samples, fmt.Sprintf("%s: rule %s sees %s in %s", path, r.Name, strings.Join(three(seen), ", "), where))
 	}
 }
@@ -108,6 +111,50 @@ func (l *liveCheck) checkWidth(path string, r *config.Rule, s source.Sample) {
 	if rules.Wider(formats, s.Largest) {
 		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: source.Narrow(s.Column, s.Type, s.Largest)})
 	}
+}
+
+// checkCase compares the case of a sample's IDs with that of the names that a rule makes of them. A
+// service that names locks, latches or the elements of a filter by the IDs of the table does not
+// find those of the rule. A filter that such a service fills then lacks every order.
+func (l *liveCheck) checkCase(path, filter string, r *config.Rule, where string, rows []source.SampleRow) {
+	if !slices.ContainsFunc(r.IDs, func(id config.ID) bool { return id.FoldsCase() }) {
+		return
+	}
+	all, first, named := "", "", ""
+	for _, row := range rows {
+		canonical, ok, _ := rules.Canonical(l.config, r, row.ID)
+		own := row.ID[len(order.Prefix(row.ID)):]
+		switch has := caseOf(own); {
+		case !ok || has == "" || has == all:
+		case all == "" && has != config.CaseAsIs:
+			all, first, named = has, own, canonical[len(order.Prefix(canonical)):]
+		default:
+			return // they have no case of their own
+		}
+	}
+	if first == named {
+		return
+	}
+	message := fmt.Sprintf("the IDs of %s are in another case than the names of rule %s: %s in the table is %s in locks and filters, where another service may look for %s; set case: %s in the rule's id",
+		where, r.Name, shorten(first), shorten(named), shorten(first), all)
+	if l.config.Filters[filter].InRedis() == config.FilterRedisson {
+		l.misfit(path, message)
+		return
+	}
+	l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: message})
+}
+
+// caseOf returns the case of the letters of a text; "": it has none. Those of both are as they are.
+func caseOf(text string) string {
+	switch lower, upper := strings.ToLower(text) == text, strings.ToUpper(text) == text; {
+	case lower && upper:
+		return ""
+	case lower:
+		return config.CaseLower
+	case upper:
+		return config.CaseUpper
+	}
+	return config.CaseAsIs
 }
 
 // concerns reports whether the requests of a rule name orders of a filter. A rule that only

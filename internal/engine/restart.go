@@ -105,7 +105,7 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 						paths = append(paths, "rules."+is.name+"."+place)
 					}
 				}
-				if was.locks[0] != "" && is.locks[0] != "" && was.foldsIDs != is.foldsIDs {
+				if was.locks[0] != "" && is.locks[0] != "" && was.cases != is.cases {
 					paths = append(paths, "rules."+is.name+".id")
 				}
 				for _, key := range storedChanged(was, is, hasRule(c, was.name)) {
@@ -125,7 +125,7 @@ type lockingRule struct {
 	match      config.Match
 	locks      [2]string
 	identities [2]identity
-	foldsIDs   bool
+	cases      string
 	stored     storedIdentity
 }
 
@@ -133,7 +133,7 @@ type lockingRule struct {
 func lockingRules(c *config.Config) []lockingRule {
 	all := make([]lockingRule, len(c.Rules))
 	for i, r := range c.Rules {
-		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r), stored: storedIdentityOf(c, &r)}
+		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), cases: casesOf(r), stored: storedIdentityOf(c, &r)}
 		for n, name := range all[i].locks {
 			if name != "" {
 				all[i].identities[n] = identityOf(c.Locks[name])
@@ -146,14 +146,12 @@ func lockingRules(c *config.Config) []lockingRule {
 	return all
 }
 
-// partsOf identifies the parts in a lock's key. A {name} in the key that is no part is literal, and
-// a UUID has one spelling.
+// partsOf identifies the parts in a lock's key, and their spelling. A {name} in the key that is no
+// part is literal.
 func partsOf(c *config.Config, r *config.Rule) (text string) {
 	for _, name := range c.PartOrder(r) {
 		text += name + "/"
-		if r.Parts[name].Format == config.FormatUUID {
-			text += "uuid/"
-		}
+		text += foldsOf(r.Parts[name])
 	}
 	if r.IsBy() {
 		text += fmt.Sprint("by ", r.Settle.By)
@@ -191,10 +189,23 @@ func mayMatchBoth(a, b config.Match) bool {
 	})
 }
 
-// foldsIDs reports whether a rule changes IDs to one spelling, as only the format UUID does. For
-// the same request, a rule that does not may use another key.
-func foldsIDs(r config.Rule) bool {
-	return slices.ContainsFunc(r.IDs, func(id config.ID) bool { return id.Format == config.FormatUUID })
+// casesOf identifies how the IDs of a rule change to one spelling. If that differs, the same
+// request may use another key.
+func casesOf(r config.Rule) string {
+	ids := r.IDs
+	if r.Settle != nil && r.Settle.Limit != nil {
+		ids = append(slices.Clone(ids), r.Settle.Limit.ID)
+	}
+	return foldsOf(ids...)
+}
+
+func foldsOf(ids ...config.ID) (text string) {
+	for _, id := range ids {
+		if id.FoldsCase() && !strings.Contains(text, id.Case) {
+			text += id.Case + "/"
+		}
+	}
+	return text
 }
 
 func onlyLock(name string, l config.Lock) *config.Config {

@@ -18,7 +18,7 @@ type Kind int8
 // The kinds of ID.
 const (
 	Digits      Kind = iota // ASCII digits without a leading zero (0 itself is one)
-	UUID                    // 8-4-4-4-12 hexadecimal digits; canonical in lower case
+	UUID                    // 8-4-4-4-12 hexadecimal digits
 	Pattern                 // the whole text matches a regular expression
 	Timestamped             // Digits, some of which are a date
 	Snowflake               // Digits, a number whose upper bits count milliseconds
@@ -26,12 +26,34 @@ const (
 	Hashed                  // any token, such as a session; canonical as a keyed hash
 )
 
+// Case is what the canonical form of an ID does to the case of ASCII letters.
+type Case int8
+
+// The cases. A UUID of letters in both cases is no UUID AsIs.
+const (
+	AsIs Case = iota
+	Lower
+	Upper
+)
+
+// of returns a text in a case.
+func (c Case) of(text string) string {
+	switch c {
+	case Lower:
+		return strings.ToLower(text)
+	case Upper:
+		return strings.ToUpper(text)
+	}
+	return text
+}
+
 // Format decides which texts are order IDs. It refuses everything else, and never trims or
 // repairs: where one backend trims, another sees a different order.
 type Format struct {
 	Kind     Kind
 	Min, Max int            // length in bytes, inclusive; not used with UUID
 	Pattern  *regexp.Regexp // with kind Pattern, see [CompilePattern]
+	Case     Case           // of UUID and Pattern
 
 	// Largest is the largest number that is an ID, in digits; not used with UUID and Pattern.
 	// Without it, that is 2^63-1, or there is no limit if Max allows more digits.
@@ -68,13 +90,18 @@ func (f *Format) dateLength() int {
 	return len(f.Layout)
 }
 
-// CompilePattern compiles an RE2 expression so that it has to match a whole ID.
-func CompilePattern(expr string) (*regexp.Regexp, error) {
+// CompilePattern compiles an RE2 expression so that it has to match a whole ID. Unless the case is
+// AsIs, it matches letters in both cases.
+func CompilePattern(expr string, c Case) (*regexp.Regexp, error) {
 	// Compile it alone first: "a)|(b" must not escape the anchors below.
 	if _, err := regexp.Compile(expr); err != nil {
 		return nil, fmt.Errorf("compiling pattern: %w", err)
 	}
-	return regexp.Compile(`\A(?:` + expr + `)\z`)
+	flag := ""
+	if c != AsIs {
+		flag = "i"
+	}
+	return regexp.Compile(`\A(?` + flag + `:` + expr + `)\z`)
 }
 
 func (f *Format) check() error {
@@ -96,16 +123,19 @@ func (f *Format) check() error {
 }
 
 // Canonical returns the only accepted spelling of an ID, or false if the text is not an ID.
-// It takes linear time, and is idempotent but for Hashed. It allocates only for a UUID with
-// upper-case letters, and for Hashed.
+// It takes linear time, and is idempotent but for Hashed. It allocates only for letters of another
+// case, and for Hashed.
 func (f *Format) Canonical(text string) (string, bool) {
 	switch f.Kind {
 	case Digits:
 		return text, f.isNumber(text)
 	case UUID:
-		return canonicalUUID(text)
+		return f.uuid(text)
 	case Pattern:
-		return text, f.lengthOK(text) && isSafe(text) && f.Pattern.MatchString(text)
+		if !f.lengthOK(text) || !isSafe(text) || !f.Pattern.MatchString(text) {
+			return "", false
+		}
+		return f.Case.of(text), true
 	case Timestamped, Snowflake:
 		if !f.isNumber(text) {
 			return "", false
@@ -233,11 +263,11 @@ func isSafe(text string) bool {
 // uuidBytes is the length of a UUID.
 const uuidBytes = 36
 
-func canonicalUUID(text string) (string, bool) {
+func (f *Format) uuid(text string) (string, bool) {
 	if len(text) != uuidBytes {
 		return "", false
 	}
-	upper := false
+	lower, upper := false, false
 	for i := range len(text) {
 		c := text[i]
 		switch {
@@ -245,15 +275,14 @@ func canonicalUUID(text string) (string, bool) {
 			if c != '-' {
 				return "", false
 			}
-		case '0' <= c && c <= '9' || 'a' <= c && c <= 'f':
+		case '0' <= c && c <= '9':
+		case 'a' <= c && c <= 'f':
+			lower = true
 		case 'A' <= c && c <= 'F':
 			upper = true
 		default:
 			return "", false
 		}
 	}
-	if upper {
-		return strings.ToLower(text), true
-	}
-	return text, true
+	return f.Case.of(text), f.Case != AsIs || !lower || !upper
 }

@@ -11,7 +11,7 @@ import (
 func limitedTable(t testing.TB) *Table {
 	t.Helper()
 	limit := func(ids []ID) *ID { return &ids[0] }
-	code := Format{Kind: UUID}
+	code := Format{Kind: UUID, Case: Lower}
 	rule := func(path string, ids []ID, limit *ID) Rule {
 		return Rule{Name: path, Methods: []string{"POST"}, Path: path, IDs: ids, Limit: limit}
 	}

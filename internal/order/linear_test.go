@@ -9,12 +9,12 @@ import (
 
 // FuzzCanonical checks that what is canonical stays as it is, in every format.
 func FuzzCanonical(f *testing.F) {
-	pattern, err := CompilePattern(`[A-Za-z]{0,3}[0-9-]+|x.*`)
+	pattern, err := CompilePattern(`[A-Za-z]{0,3}[0-9-]+|x.*`, AsIs)
 	if err != nil {
 		f.Fatal(err)
 	}
 	formats := []Format{
-		digits, {Kind: UUID}, {Kind: Pattern, Min: 1, Max: 40, Pattern: pattern},
+		digits, {Kind: UUID, Case: Lower}, {Kind: Pattern, Min: 1, Max: 40, Pattern: pattern},
 		{Kind: Timestamped, Min: 1, Max: 19, Layout: "20060102", At: 2},
 		{Kind: Snowflake, Min: 1, Max: 19, Epoch: time.UnixMilli(1288834974657), Shift: 22},
 	}

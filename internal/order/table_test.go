@@ -156,12 +156,18 @@ func TestNewTableRefuses(t *testing.T) {
 }
 
 func TestCanonical(t *testing.T) {
-	pattern, err := CompilePattern(`[A-Z]{2}-[0-9]+|x.*`)
+	pattern, err := CompilePattern(`[A-Z]{2}-[0-9]+|x.*`, AsIs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := Format{Kind: Pattern, Min: 1, Max: 20, Pattern: pattern}
-	uuid := Format{Kind: UUID}
+	uuid := Format{Kind: UUID, Case: Lower}
+	upper, asIs := Format{Kind: UUID, Case: Upper}, Format{Kind: UUID}
+	either, err := CompilePattern(`[A-Z]{2}-[0-9]+|[a-f]k`, Lower)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folded, raised := Format{Kind: Pattern, Min: 1, Max: 20, Pattern: either, Case: Lower}, Format{Kind: Pattern, Min: 1, Max: 20, Pattern: either, Case: Upper}
 	dated := Format{Kind: Timestamped, Min: 1, Max: 19, Layout: "20060102", At: 1}
 	flake := Format{Kind: Snowflake, Min: 1, Max: 19, Epoch: time.Unix(0, 0), Shift: 22}
 	narrow, text := Format{Kind: Digits, Min: 1, Max: 19, Largest: "2147483647"}, Format{Kind: Digits, Min: 1, Max: 64}
@@ -197,6 +203,16 @@ func TestCanonical(t *testing.T) {
 		{named, "xé", "", false},
 		{uuid, "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000", true},
 		{uuid, "123E4567-E89B-12d3-A456-426614174000", "123e4567-e89b-12d3-a456-426614174000", true},
+		{upper, "123e4567-E89B-12d3-a456-426614174000", "123E4567-E89B-12D3-A456-426614174000", true},
+		{asIs, "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000", true},
+		{asIs, "123E4567-E89B-12D3-A456-426614174000", "123E4567-E89B-12D3-A456-426614174000", true},
+		{asIs, "123E4567-e89b-12d3-a456-426614174000", "", false},
+		{folded, "AB-12", "ab-12", true},
+		{folded, "aB-12", "ab-12", true},
+		{folded, "Fk", "fk", true},
+		{folded, "f\u212a", "", false}, // the sign of kelvin, which folds to k
+		{raised, "aB-12", "AB-12", true},
+		{raised, "gk", "", false},
 		{dated, "920261121001", "920261121001", true},
 		{dated, "920261321001", "", false},
 		{dated, "92026", "", false},
@@ -218,11 +234,11 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestCanonicalForms(t *testing.T) {
-	pattern, err := CompilePattern(`[0-9a-fA-F-]+`)
+	pattern, err := CompilePattern(`[0-9a-fA-F-]+`, AsIs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	uuid, text := Format{Kind: UUID}, Format{Kind: Pattern, Min: 1, Max: 40, Pattern: pattern}
+	uuid, text := Format{Kind: UUID, Case: Lower}, Format{Kind: Pattern, Min: 1, Max: 40, Pattern: pattern}
 	const upper, lower = "123E4567-E89B-12D3-A456-426614174000", "123e4567-e89b-12d3-a456-426614174000"
 	for _, tt := range []struct {
 		formats []Format
@@ -269,7 +285,7 @@ func TestTime(t *testing.T) {
 }
 
 func TestCompilePatternKeepsItsAnchors(t *testing.T) {
-	if _, err := CompilePattern(`a)|(b`); err == nil {
+	if _, err := CompilePattern(`a)|(b`, AsIs); err == nil {
 		t.Error("an expression that closes the group was accepted")
 	}
 }

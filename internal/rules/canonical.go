@@ -90,6 +90,9 @@ func OfKind(r *config.Rule, id string) bool {
 	})
 }
 
+// inCase says which letters a UUID of a case has, for those that do not fold.
+var inCase = map[string]string{config.CaseAsIs: " with letters of one case"}
+
 // describe says what an ID looks like.
 func describe(id config.ID) string {
 	length := fmt.Sprintf("%d to %d", id.MinLength, id.MaxLength)
@@ -102,9 +105,13 @@ func describe(id config.ID) string {
 	}
 	switch id.Format {
 	case config.FormatUUID:
-		return "a UUID"
+		return "a UUID" + inCase[id.Case]
 	case config.FormatPattern:
-		return length + " bytes of the pattern " + id.Pattern
+		text := length + " bytes of the pattern " + id.Pattern
+		if id.FoldsCase() {
+			text += ", in any case"
+		}
+		return text
 	case config.FormatTimestamped:
 		if id.Time.Epoch != "" {
 			return fmt.Sprintf("%s digits with a time in %s since 1970%s", length, id.Time.Epoch, most)

@@ -50,7 +50,7 @@ func FormatsOfRule(c *config.Config, r *config.Rule) (formats []order.Format, er
 
 // anyOf returns the format of any ID with a number of parts.
 func anyOf(parts int) ([]order.Format, error) {
-	text, err := order.CompilePattern("(?s).+")
+	text, err := order.CompilePattern("(?s).+", order.AsIs)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +135,9 @@ func formOf(id config.ID) string {
 	form := fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
 	if id.Max != "" {
 		form += " " + id.Max.Digits()
+	}
+	if id.Case != "" {
+		form += " " + id.Case
 	}
 	return form
 }

@@ -219,15 +219,17 @@ func located(c config.ID) (id order.ID, placed bool) {
 	return id, true
 }
 
+var cases = map[string]order.Case{config.CaseLower: order.Lower, config.CaseUpper: order.Upper, config.CaseAsIs: order.AsIs}
+
 func format(c config.ID) (order.Format, error) {
 	f := order.Format{Min: c.MinLength, Max: c.MaxLength, Largest: c.Max.Digits()}
 	switch c.Format {
 	case config.FormatUUID:
-		f.Kind = order.UUID
+		f.Kind, f.Case = order.UUID, cases[c.Case]
 	case config.FormatPattern:
-		f.Kind = order.Pattern
+		f.Kind, f.Case = order.Pattern, cases[c.Case]
 		var err error
-		if f.Pattern, err = order.CompilePattern(c.Pattern); err != nil {
+		if f.Pattern, err = order.CompilePattern(c.Pattern, f.Case); err != nil {
 			return f, err
 		}
 	case config.FormatTimestamped:

@@ -21,7 +21,7 @@ type ConfirmerOptions struct {
 	MaxQueries int // at once, each on its own connection; at least 1
 	// Same reports whether a text of the ID column names the order of an ID. It is called by
 	// several goroutines. Nil: the texts are equal. A Confirmer finds other spellings of an ID if
-	// they are all in upper case, or if the column's collation takes them for equal.
+	// all of their letters have one case, or if the column's collation takes them for equal.
 	Same   func(text, id string) bool
 	Logger *slog.Logger // default: none
 }
@@ -169,8 +169,11 @@ func (c *Confirmer) Close() {
 
 // spellings returns the texts by which to look an order up.
 func (c *Confirmer) spellings(id string) []string {
-	if upper := strings.ToUpper(id); upper != id && c.opts.Same(upper, id) {
-		return []string{id, upper}
+	all := []string{id}
+	for _, other := range []string{strings.ToUpper(id), strings.ToLower(id)} {
+		if other != id && c.opts.Same(other, id) {
+			all = append(all, other)
+		}
 	}
-	return []string{id}
+	return all
 }

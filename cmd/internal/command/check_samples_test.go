@@ -29,6 +29,8 @@ func TestCheckSamples(t *testing.T) {
 		"INSERT INTO oc_made SELECT order_id, CONCAT(SUBSTRING('0123456789', 1 + MOD(order_id, 10), 1), order_no), CAST(CONCAT('2026-', LPAD(CAST(1 + MOD(order_id, 12) AS CHAR(2)), 2, '0'), '-03 04:05:06') AS TIME_TYPE) FROM oc_order",
 		"CREATE INDEX by_made ON oc_made (made, id)",
 		"CREATE INDEX by_code ON oc_made (code, id)",
+		"CREATE TABLE oc_upper (id INT NOT NULL PRIMARY KEY, code VARCHAR(40) NOT NULL)",
+		"INSERT INTO oc_upper VALUES (1, '123E4567-E89B-12D3-A456-426614174000'), (2, '00000000-0000-0000-0000-000000000000')",
 		"CREATE TABLE oc_secret (id BIGINT NOT NULL PRIMARY KEY)",
 	}
 	db, err := sql.Open("mysql", maria.DSN())
@@ -77,6 +79,8 @@ func TestCheckSamples(t *testing.T) {
 		{"the number", table("oc_order", "order_no"), "{path: id, format: timestamped, min_length: 17, time: {epoch: ms}}", number, "rule lookup sees 15688187285000001, 15688187285", ":4: sources.db: no index begins with the cursor column order_no", exitDone},
 		{"above max", table("oc_big", "id"), "{path: id, max: int32}", number, "rule settle sees 1, ", `:5: rules[0].id: rule lookup refuses...id is "99999999999" where id = 99999999999; the rule accepts 1 to 19 digits without a leading zero, at most 2147483647`, exitUsage},
 		{"another spelling", "table: oc_uuid, id_column: code, cursor_column: id, ascending: true, on_bad: skip}", "{path: id, format: uuid}", "{query: order_id, format: uuid}", "", `:5: rules[0].id: ...code is "123e4567e89b12d3a456426614174000" where id = 1; the rule accepts a UUID`, exitUsage},
+		{"upper case", "table: oc_upper, id_column: code, cursor_column: id, ascending: true}", "{path: id, format: uuid, case: upper}", "{query: order_id, format: uuid}", "rule lookup sees 123E4567-E89B-12D3-A456-426614174000",
+			`:9: rules[1].id: the IDs of table oc_upper (sources.db) are in another case than the names of rule settle: 123E4567-E89B-12D3-A456-426614174000 in the table is 123e4567-e89b-12d3-a456-426614174000 in locks and filters, where another service may look for 123E4567-E89B-12D3-A456-426614174000; set case: upper in the rule's id`, exitDone},
 		{"no ID", "table: oc_uuid, id_column: code, cursor_column: id, ascending: true}", "{path: id}", number, "", `:4: sources.db: table oc_uuid has no usable order ID in the row with id = 2: code is NULL`, exitUsage},
 		{"a time as cursor", "table: oc_made, id_column: id, cursor_column: made, ascending: true}", "{path: id, max: int32}", "{query: order_id, max: int32}", "rule lookup sees", "", exitDone},
 		{"a text as cursor", "table: oc_made, id_column: id, cursor_column: code, ascending: true}", "{path: id, max: int32}", "{query: order_id, max: int32}", "rule lookup sees", "", exitDone},
