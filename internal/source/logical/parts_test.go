@@ -67,6 +67,10 @@ func TestAttachedPartitions(t *testing.T) {
 		"attached with parts": {[]string{"CREATE TABLE orders_3 (n INT NOT NULL, id TEXT NOT NULL, note TEXT) PARTITION BY RANGE (n)",
 			"CREATE TABLE orders_31 PARTITION OF orders_3 FOR VALUES FROM (300) TO (301)", "INSERT INTO orders_3 SELECT * FROM other",
 			"ALTER TABLE orders ATTACH PARTITION orders_3 FOR VALUES FROM (300) TO (400)"}, "p_attached_with_parts_31 was attached with its rows", follow.ErrGone},
+		"detached, filled, attached": {[]string{`ALTER TABLE orders DETACH PARTITION orders_1; INSERT INTO orders_1 VALUES (101, 'unheard');
+			ALTER TABLE orders ATTACH PARTITION orders_1 FOR VALUES FROM (100) TO (200)`}, "_1 was attached with its rows", follow.ErrGone},
+		"detached, filled, attached with parts": {[]string{`ALTER TABLE orders DETACH PARTITION orders_2; INSERT INTO orders_2 VALUES (201, 'unheard');
+			ALTER TABLE orders ATTACH PARTITION orders_2 FOR VALUES FROM (200) TO (300)`}, "_21 was attached with its rows", follow.ErrGone},
 		"rewritten": {[]string{"INSERT INTO orders VALUES (100, 'x')", "ALTER TABLE orders ALTER id TYPE TEXT USING id || '0'"}, "p_rewritten_1 was attached with its rows, or was rewritten", follow.ErrGone},
 		"unlogged":  {[]string{"CREATE UNLOGGED TABLE orders_3 PARTITION OF orders FOR VALUES FROM (300) TO (400)"}, "lacks, or lacked", nil},
 		"foreign":   {[]string{"ALTER TABLE orders DROP CONSTRAINT orders_pkey", "CREATE FOREIGN TABLE orders_3 PARTITION OF orders FOR VALUES FROM (300) TO (400) SERVER away"}, "lacks, or lacked", nil},

@@ -120,15 +120,17 @@ func (f *Follower) readColumn(ctx context.Context, conn *pgx.Conn, s *setup, nam
 	return nil
 }
 
-// family is the SQL for a table with all tables that inherit from it. For each it selects the name
-// and the file with its rows. It also selects whether the log has the rows under the table's name,
+// family is the SQL for a table with all tables that inherit from it. For each it selects the name,
+// and the file with its rows together with the transactions that attached it to the table: rows that
+// it got while it was detached are in no log. It also selects whether the log has the rows under the table's name,
 // and whether the log shows changed IDs as it does for the table.
 func family(table string) string {
 	return `children AS (
-			SELECT to_regclass(` + table + `)::oid AS oid
-			UNION SELECT i.inhrelid FROM children p JOIN pg_inherits i ON i.inhparent = p.oid
+			SELECT to_regclass(` + table + `)::oid AS oid, '' AS attached
+			UNION SELECT i.inhrelid, p.attached || ':' || i.xmin FROM children p JOIN pg_inherits i ON i.inhparent = p.oid
+				WHERE to_jsonb(i) ->> 'inhdetachpending' IS DISTINCT FROM 'true'
 		), family AS (
-			SELECT c.oid::regclass::text AS member, c.oid || ':' || c.relfilenode AS file,
+			SELECT c.oid::regclass::text AS member, c.oid || ':' || c.relfilenode || attached AS file,
 				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS logged,
 				c.relreplident <> 'i' AND c.relreplident = (SELECT t.relreplident FROM pg_class t WHERE t.oid = to_regclass(` + table + `))
 					OR c.oid = to_regclass(` + table + `) AS alike
@@ -160,7 +162,7 @@ type tableState struct {
 	// text identifies the table, its columns of IDs, and its entry in the publication. Another table
 	// or column may take the name, and the table may have been out of the publication for a while.
 	text string
-	// files hold the rows. A new file with rows belongs to a partition that was attached, or to a
+	// files hold the rows. A new entry with rows belongs to a partition that was attached, or to a
 	// table that was rewritten.
 	files []string
 }
