@@ -137,6 +137,7 @@ soak: matrix
 	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel|TestRelease|TestPackage|TestImage|TestEnvoyImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
+	SOAK=1 go test -count=1 -v -timeout 30m -run 'TestLayouts$$' ./internal/source/binlog ./internal/source/logical
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
 	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/loader
 	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside

@@ -36,7 +36,7 @@ func TestCheckLive(t *testing.T) {
 	db := bed.MariaDB("--log-bin", "--binlog-format=ROW")
 	setup, err := sql.Open("mysql", db.DSN())
 	bedtest.Check(t, err)
-	for _, statement := range []string{"CREATE DATABASE shop", "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)", "CREATE VIEW shop.seen AS SELECT * FROM shop.orders", "CREATE TABLE shop.numbered (id BIGINT AUTO_INCREMENT PRIMARY KEY, number VARCHAR(20))"} {
+	for _, statement := range []string{"CREATE DATABASE shop", "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)", "CREATE VIEW shop.seen AS SELECT * FROM shop.orders", "CREATE TABLE shop.packed (id BIGINT PRIMARY KEY, note TEXT COMPRESSED)", "CREATE TABLE shop.numbered (id BIGINT AUTO_INCREMENT PRIMARY KEY, number VARCHAR(20))"} {
 		_, err := setup.ExecContext(t.Context(), statement)
 		bedtest.Check(t, err)
 	}
@@ -75,6 +75,9 @@ func TestCheckLive(t *testing.T) {
 			":7: sources.log: ...shop.seen is a view, and the log names only the tables below it: name the table, or use follow: poll",
 		}},
 		{"a followed table", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, ascending: true, follow: binlog, server_id: 7}", ""), nil},
+		{"a table that cannot be followed", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: packed, id_column: id, cursor_column: id, follow: binlog}", ""), []string{
+			":4: sources.log: ...column note is of type text /*m!100301 compressed*/...use follow: poll",
+		}},
 		{"note: no index", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: numbered, id_column: number, cursor_column: id, follow: binlog, server_id: 8}", ""), []string{
 			":4: sources.log: refusals are not verified by this table: ...no index begins with the ID column number of type varchar(20)...",
 		}},

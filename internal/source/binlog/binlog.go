@@ -39,6 +39,8 @@ type Follower struct {
 	config *mysql.Config
 	table  tableName
 	log    *slog.Logger
+
+	spotPatience time.Duration
 }
 
 // New returns a follower. It does not connect yet.
@@ -64,7 +66,7 @@ func New(opts Options) (*Follower, error) {
 	config.Timeout = cmp.Or(config.Timeout, timeout)
 	config.ReadTimeout, config.WriteTimeout = timeout, timeout
 	config.Logger = &mysql.NopLogger{} // errors are also returned
-	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil
+	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger, spotPatience: spotPatience}, nil
 }
 
 const (
@@ -97,7 +99,12 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 		return f.wrap(err)
 	}
 	defer client.close()
-	r := &tailer{Follower: f, client: client, caughtUp: caughtUp, at: at}
+	spotClient, err := f.newSpotClient()
+	if err != nil {
+		return f.wrap(err)
+	}
+	defer spotClient.close()
+	r := &tailer{Follower: f, client: client, spotClient: spotClient, spot: newSpotCheck(), caughtUp: caughtUp, at: at}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
 	return f.wrap(follow.Retry(ctx, f.opts.Options, r.session))
 }

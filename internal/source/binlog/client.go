@@ -39,12 +39,16 @@ type server struct {
 	name      string // unique among servers, as far as SQL shows
 	set       gtids  // transactions logged before the query
 	encrypted bool   // the connection uses TLS
+
+	namesColumns bool // the log has the names of columns (binlog_row_metadata=FULL)
+	oldTimes     bool // new columns have times in the format of before 5.6
 }
 
 // logEnd is where a server's log ended when it was queried.
 type logEnd struct {
 	server   string
 	readOnly bool
+	unlogged bool // it replicates, and does not log the rows that come so
 	file     string
 	pos      uint64
 }
@@ -52,7 +56,7 @@ type logEnd struct {
 // describe reads the server's configuration. An unsuitable configuration is a permanent error.
 func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	vars, err := a.variables(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
-		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos')")
+		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos', 'binlog_row_metadata', 'mysql56_temporal_format')")
 	if err != nil {
 		return s, err
 	}
@@ -66,7 +70,8 @@ func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = server{flavor: gomysql.MySQLFlavor, encrypted: status["Ssl_cipher"] != ""}
+	s = server{flavor: gomysql.MySQLFlavor, encrypted: status["Ssl_cipher"] != "",
+		namesColumns: vars["binlog_row_metadata"] == "FULL", oldTimes: vars["mysql56_temporal_format"] == "OFF"}
 	executed, named := vars["gtid_executed"], vars["gtid_mode"] == "ON"
 	if strings.Contains(vars["version"], "MariaDB") {
 		s.flavor = gomysql.MariaDBFlavor
@@ -98,7 +103,11 @@ func (a *serverClient) logEnd(ctx context.Context, flavor string) (e logEnd, err
 		return e, explain(err)
 	}
 	defer func() { _ = conn.Close() }() // returns it to the pool
-	err = conn.QueryRowContext(ctx, "SELECT "+serverNameSQL(flavor)+", @@global.read_only NOT IN ('0', 'OFF')").Scan(&e.server, &e.readOnly)
+	unlogged := "0"
+	if flavor == gomysql.MariaDBFlavor {
+		unlogged = "@@global.log_slave_updates = 0 AND @@global.gtid_slave_pos <> ''"
+	}
+	err = conn.QueryRowContext(ctx, "SELECT "+serverNameSQL(flavor)+", @@global.read_only NOT IN ('0', 'OFF'), "+unlogged).Scan(&e.server, &e.readOnly, &e.unlogged)
 	if err != nil {
 		return e, explain(err)
 	}

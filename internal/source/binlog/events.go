@@ -67,6 +67,7 @@ func (r *tailer) applyOther(h *replication.EventHeader) error {
 	switch h.EventType {
 	case replication.XA_PREPARE_LOG_EVENT:
 		// It may be rolled back later. An ID too many does no harm.
+		r.spot.removed = true
 		r.commit(h)
 	case replication.INCIDENT_EVENT:
 		return r.uncertain(h, "the server reports that its log lacks changes (incident)")
@@ -130,7 +131,7 @@ func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.Query
 	if xid, ok := committedXA(string(event.Query)); ok && slices.Contains(r.at.Prepared, xid) {
 		return r.uncertain(h, "an XA transaction was committed that had been prepared before the table was followed")
 	}
-	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
+	switch r.layout.table.meaningOf(string(event.Query), string(event.Schema)) {
 	case beginsTx:
 		r.tx.rows = true
 		return nil
@@ -142,6 +143,7 @@ func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.Query
 	case hidesRows:
 		return r.uncertain(h, "a statement wrote rows, or may have, or has changed the table, and the log has the statement only")
 	}
+	r.spot.removed = true // TRUNCATE, for example
 	if !r.tx.rows {
 		r.commit(h)
 	}
@@ -155,12 +157,19 @@ func (r *tailer) uncertain(h *replication.EventHeader, why string) error {
 
 // applyRows applies the rows of one event.
 func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
-	if !r.table.matches(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
+	if !r.layout.table.matches(event.Table) {
 		return nil
 	}
-	for i := range r.columns {
+	if event.Type() == replication.EnumRowsEventTypeDelete {
+		r.spot.removed = true
+		return nil
+	}
+	if err := r.layout.check(event.Table); err != nil {
+		return follow.Permanent(err)
+	}
+	for i := range r.layout.ids {
 		var err error
-		if r.indexes[i], err = r.columns[i].indexIn(event.Table); err != nil {
+		if r.indexes[i], err = r.layout.ids[i].indexIn(event.Table); err != nil {
 			return follow.Permanent(err)
 		}
 	}
@@ -172,8 +181,11 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 		if slices.Max(r.indexes) >= len(row) {
 			return r.uncertain(h, "a row with too few columns")
 		}
-		if !inserts && r.isUnchanged(event, i) {
-			continue
+		if !inserts {
+			if r.isUnchanged(event, i) {
+				continue
+			}
+			r.spot.removed = true
 		}
 		id, bad := r.idOf(event, i, inserts)
 		if bad != "" {
@@ -182,6 +194,9 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 		}
 		if err := r.batch.Add(ctx, id); err != nil {
 			return err
+		}
+		if r.layout.indexed {
+			r.spot.take(r.texts)
 		}
 	}
 	return nil
@@ -209,7 +224,7 @@ func (r *tailer) idOf(event *replication.RowsEvent, i int, inserts bool) (id, ba
 		if missing {
 			return "", "the ID, or a part of it, is not in the log; set binlog_row_image=FULL"
 		}
-		if r.texts[n], bad = r.columns[n].textOf(value, signed); bad != "" {
+		if r.texts[n], bad = r.layout.ids[n].textOf(value, signed); bad != "" {
 			return "", bad
 		}
 	}
@@ -226,5 +241,5 @@ func equalIDs(before, after any) bool {
 
 // describeRow returns a message with the position of the row.
 func (r *tailer) describeRow(what string) string {
-	return fmt.Sprintf("table %s, in the transaction after %s:%d: %s", r.table, r.at.File, r.at.Pos, what)
+	return fmt.Sprintf("table %s, in the transaction after %s:%d: %s", r.layout.table, r.at.File, r.at.Pos, what)
 }

@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -13,19 +14,20 @@ import (
 // tailer is one call of Follow.
 type tailer struct {
 	*Follower
-	client   *serverClient
-	batch    *follow.Batch
-	caughtUp follow.CaughtUp
+	client     *serverClient
+	spotClient *serverClient
+	batch      *follow.Batch
+	caughtUp   follow.CaughtUp
 
 	at       checkpoint // behind the last transaction
 	lastEnd  logEnd     // the last that the server reported
 	readOnly bool       // the server reported that it is read-only
+	spot     *spotCheck
 
 	// Of the present connection.
 	server server
-	table  tableName // as the log has it
-	// The columns of a full ID, their indexes in the rows of an event, and the texts of a row.
-	columns []column
+	layout layout
+	// The indexes of the columns of a full ID in the rows of an event, and the texts of a row.
 	indexes []int
 	texts   []string
 	ends    follow.LogEnds[logEnd]
@@ -41,16 +43,18 @@ func (r *tailer) session(ctx context.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	stream, err := r.openStream(ctx, r.server, r.at, r.table)
+	stream, err := r.openStream(ctx, r.server, r.at, &r.layout)
 	if err != nil {
 		return err
 	}
 	defer stream.close()
-	r.log.Info("following the binary log", "table", r.table.String(), "server", r.server.name, "from", r.at.String())
+	r.log.Info("following the binary log", "table", r.layout.table.String(), "server", r.server.name, "from", r.at.String())
 	if r.at.Server != r.server.name {
 		r.at.Server, r.at.File, r.at.Pos, r.at.Created = r.server.name, "", 0, 0
 	}
 	ends := make(chan follow.LogEnd[logEnd])
+	r.spot.restart(r.layout.indexed)
+	wg.Go(func() { r.lookUp(ctx) })
 	wg.Go(func() {
 		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, r.opts.PollNow, func(ctx context.Context) (logEnd, error) {
 			return r.client.logEnd(ctx, r.server.flavor)
@@ -68,7 +72,7 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	if r.server, err = r.client.describe(ctx); err != nil {
 		return err
 	}
-	if err := r.client.checkLogged(ctx, r.Follower.table.schema); err != nil {
+	if err := r.client.checkLogged(ctx, r.table.schema); err != nil {
 		return err
 	}
 	// The order of the queries matters. The GTID set lies before the checkpoint. The column comes
@@ -79,6 +83,9 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	}
 	if begin.server != r.server.name {
 		return fmt.Errorf("server %s answers, after %s did", begin.server, r.server.name)
+	}
+	if err := r.checkReplica(begin); err != nil {
+		return err
 	}
 	r.ends, r.tx = follow.LogEnds[logEnd]{}, transaction{}
 	if r.batch.LastEmitted() == "" {
@@ -92,8 +99,8 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	if err := r.rewind(begin); err != nil {
 		return err
 	}
-	r.columns, r.table, err = r.client.describeColumns(ctx, r.Follower.table, r.opts.Columns())
-	r.indexes, r.texts = make([]int, len(r.columns)), make([]string, len(r.columns))
+	r.layout, err = r.client.describeTable(ctx, r.table, r.opts.Columns(), r.server)
+	r.indexes, r.texts = make([]int, len(r.layout.ids)), make([]string, len(r.layout.ids))
 	return err
 }
 
@@ -132,6 +139,18 @@ func (r *tailer) wentBackError(e logEnd) error {
 		follow.ErrGone, r.at.File, r.at.Pos, e.file, e.pos))
 }
 
+// checkReplica returns an error if the log lacks the rows that the server gets from its primary.
+func (r *tailer) checkReplica(e logEnd) error {
+	if !e.unlogged {
+		return nil
+	}
+	err := errors.New("the server replicates from another (gtid_slave_pos), and its log lacks those rows: start it with log_slave_updates=ON, or SET GLOBAL gtid_slave_pos='' if it replicates no more")
+	if r.batch.LastEmitted() != "" {
+		err = fmt.Errorf("%w: %w", follow.ErrUnsure, err)
+	}
+	return follow.Permanent(err)
+}
+
 // loop applies what the stream and the server report, until one of them fails.
 func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.LogEnd[logEnd]) error {
 	advance := time.NewTicker(r.opts.Advance)
@@ -145,6 +164,9 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 			}
 		case end := <-ends:
 			err = r.addEnd(end)
+			r.requestLookup()
+		case answer := <-r.spot.answers:
+			r.spot.answer = &answer
 		case <-advance.C:
 			if !r.tx.open() && r.at.Created != 0 { // else the file is not identified yet
 				err = r.batch.Advance(ctx)
@@ -164,6 +186,9 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if err == nil {
+			err = r.judge()
+		}
 		if err != nil {
 			return err
 		}
@@ -176,6 +201,9 @@ func (r *tailer) addEnd(end follow.LogEnd[logEnd]) error {
 	e := end.End
 	if e.server != r.server.name {
 		return fmt.Errorf("server %s answers, after %s did", e.server, r.server.name)
+	}
+	if err := r.checkReplica(e); err != nil {
+		return err
 	}
 	if r.lastEnd.server == e.server {
 		if order, ok := compare(e.file, e.pos, r.lastEnd.file, r.lastEnd.pos); ok && order < 0 {
@@ -200,11 +228,16 @@ func (r *tailer) reportCaughtUp() {
 	if r.tx.open() || !r.batch.Flushed() || r.batch.LastEmitted() == "" {
 		return
 	}
-	requested, ok := r.ends.PopReached(func(e logEnd) bool {
-		order, ok := compare(r.at.File, r.at.Pos, e.file, e.pos)
-		return ok && order >= 0
-	})
-	if ok {
+	if r.spot.doubtful() {
+		return
+	}
+	if requested, ok := r.ends.PopReached(r.reached); ok {
 		r.caughtUp(requested)
 	}
+}
+
+// reached reports whether the log was read up to an end.
+func (r *tailer) reached(e logEnd) bool {
+	order, ok := compare(r.at.File, r.at.Pos, e.file, e.pos)
+	return ok && order >= 0
 }

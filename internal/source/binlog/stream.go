@@ -37,7 +37,7 @@ type stream struct {
 }
 
 // openStream asks the server to send its log from a checkpoint on. The caller closes the stream.
-func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, table tableName) (*stream, error) {
+func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, l *layout) (*stream, error) {
 	st := &stream{
 		events: make(chan *replication.BinlogEvent, buffered),
 		failed: make(chan error, 1),
@@ -60,7 +60,7 @@ func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, tabl
 		ReadTimeout:             readTimeout,
 		DisableRetrySync:        true,
 		DiscardGTIDSet:          true,
-		RowsEventDecodeFunc:     table.decode,
+		RowsEventDecodeFunc:     l.decode,
 		SynchronousEventHandler: st,
 	})
 	// A server that hangs must not delay the end of the context.
@@ -160,22 +160,6 @@ func (s *stream) close() {
 
 // noTableID is the table's number in an event that only ends a statement.
 const noTableID = 0xffffff
-
-// decode decodes the rows of this table. It skips other tables: they are most of the log, and may
-// have types that the library cannot decode.
-func (t tableName) decode(e *replication.RowsEvent, data []byte) error {
-	pos, err := e.DecodeHeader(data)
-	if err != nil {
-		if e.TableID == noTableID {
-			return nil
-		}
-		return err
-	}
-	if !t.matches(e.Table) || e.Type() == replication.EnumRowsEventTypeDelete {
-		return nil
-	}
-	return e.DecodeData(pos, data)
-}
 
 // matches reports whether a table is this one.
 func (t tableName) matches(e *replication.TableMapEvent) bool {

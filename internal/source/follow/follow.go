@@ -71,7 +71,7 @@ type Options struct {
 	// reason is only logged.
 	OnDisconnect func(error)
 	// OnBusy receives the reason whenever the follower waits for another one, which uses its
-	// replication slot.
+	// replication slot, or looks whether it reads the log rightly.
 	OnBusy func(error)
 	Logger *slog.Logger // default: none
 }

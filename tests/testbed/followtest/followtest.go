@@ -114,15 +114,22 @@ func (r *Run) CaughtUpSince(since time.Time) bool {
 // WaitCaughtUp waits until all transactions committed before the call were emitted.
 func (r *Run) WaitCaughtUp() {
 	r.tb.Helper()
+	if err := r.CaughtUpOrEnded(); err != nil {
+		r.tb.Fatalf("it ended: %v", err)
+	}
+}
+
+// CaughtUpOrEnded is WaitCaughtUp for a run that may end before. It returns the error of its end.
+func (r *Run) CaughtUpOrEnded() (err error) {
+	r.tb.Helper()
 	now := time.Now()
 	r.eventually("all that was committed was emitted", func() bool {
-		select {
-		case <-r.done:
-			r.tb.Fatalf("it ended: %v", r.err)
-		default:
+		if r.Ended() {
+			err = r.err // Follow never ends without one
 		}
-		return r.CaughtUpSince(now)
+		return err != nil || r.CaughtUpSince(now)
 	})
+	return err
 }
 
 // Want waits until the follower has caught up, and compares the IDs.
@@ -134,18 +141,21 @@ func (r *Run) Want(ids ...string) {
 	}
 }
 
+// Ended reports whether the run has ended.
+func (r *Run) Ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // WantError waits for the end of the run. The error must match is, unless that is nil. It must
 // contain text and none of the secrets, and be one line.
 func (r *Run) WantError(is error, text string, secrets ...string) {
 	r.tb.Helper()
-	r.eventually("it ends", func() bool {
-		select {
-		case <-r.done:
-			return true
-		default:
-			return false
-		}
-	})
+	r.eventually("it ends", r.Ended)
 	err := r.err
 	switch {
 	case err == nil || !strings.Contains(err.Error(), text):

@@ -1,0 +1,172 @@
+package binlog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+const (
+	spotEvery    = time.Minute      // between two IDs
+	spotPatience = 10 * time.Second // a row is visible so long after it was logged
+	spotMissing  = 3                // IDs in a row
+)
+
+// spotCheck looks IDs of the log up in the table: the first one, and then one a minute. A decoder that
+// yields other values than the rows have would teach wrong orders without an error.
+//
+// An ID is missing if the table does not have it for some time, and the log up to then has nothing
+// that may have removed it. One missing ID proves nothing: the log does not show rows that the cascade
+// of a foreign key deletes. It is for one goroutine, except the channels.
+type spotCheck struct {
+	ask     chan []string
+	answers chan spotAnswer
+
+	texts   []string // of the columns of the ID that is looked up; nil: none
+	since   time.Time
+	due     time.Time // of the next ID
+	removed bool      // the log shows that rows may have lost their IDs since
+	asked   bool
+	answer  *spotAnswer
+	missing int  // IDs in a row
+	proved  bool // the last ID was found
+}
+
+// spotAnswer is whether the table had the ID, before the log's end.
+type spotAnswer struct {
+	found bool
+	end   logEnd
+	err   error
+}
+
+func newSpotCheck() *spotCheck {
+	return &spotCheck{ask: make(chan []string), answers: make(chan spotAnswer)}
+}
+
+// take chooses an ID that the log has, if one is due.
+func (s *spotCheck) take(texts []string) {
+	if now := time.Now(); s.texts == nil && !now.Before(s.due) {
+		s.texts, s.since, s.removed = slices.Clone(texts), now, false
+	}
+}
+
+// restart begins a connection. Without an index no ID is looked up.
+func (s *spotCheck) restart(indexed bool) {
+	if s.asked, s.answer = false, nil; !indexed {
+		s.texts, s.missing = nil, 0
+	}
+}
+
+// drop ends the look at an ID.
+func (s *spotCheck) drop(pause time.Duration) { s.texts, s.due = nil, time.Now().Add(pause) }
+
+// doubtful reports whether no ID was found yet, and one is missing or is looked up.
+func (s *spotCheck) doubtful() bool { return !s.proved && (s.texts != nil || s.missing > 0) }
+
+// newSpotClient returns a client that looks IDs up. It keeps no connection, and does not wait for locks.
+func (f *Follower) newSpotClient() (*serverClient, error) {
+	config := f.config.Clone()
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	config.Params["lock_wait_timeout"] = "1" // second
+	client, err := newServerClient(config)
+	if err == nil {
+		client.db.SetMaxIdleConns(0)
+	}
+	return client, err
+}
+
+// lookUp answers questions until ctx ends.
+func (r *tailer) lookUp(ctx context.Context) {
+	for {
+		select {
+		case texts := <-r.spot.ask:
+			limited, cancel := context.WithTimeout(ctx, timeout)
+			var a spotAnswer
+			a.found, a.err = r.spotClient.has(limited, &r.layout, r.server, texts)
+			if a.err == nil {
+				a.end, a.err = r.spotClient.logEnd(limited, r.server.flavor)
+			}
+			cancel()
+			select {
+			case r.spot.answers <- a:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// has reports whether the table has an ID.
+func (a *serverClient) has(ctx context.Context, l *layout, s server, texts []string) (found bool, err error) {
+	var conditions []string
+	var args []any
+	for i, c := range l.ids {
+		value := texts[i] // digits
+		if c.bits == 0 {
+			value = "CAST(? AS DECIMAL(65,0))"
+			if c.text {
+				value = "?"
+			}
+			args = append(args, texts[i])
+		}
+		conditions = append(conditions, quote(c.name)+" = "+value)
+	}
+	var name string
+	err = a.db.QueryRowContext(ctx, "SELECT "+serverNameSQL(s.flavor)+", EXISTS (SELECT 1 FROM "+quote(l.table.schema)+"."+quote(l.table.name)+
+		" WHERE "+strings.Join(conditions, " AND ")+")", args...).Scan(&name, &found)
+	if err == nil && name != s.name {
+		err = fmt.Errorf("server %s answers, after %s did", name, s.name)
+	}
+	return found, err
+}
+
+// requestLookup asks for the ID that is looked up.
+func (r *tailer) requestLookup() {
+	if r.spot.texts == nil || r.spot.asked {
+		return
+	}
+	select {
+	case r.spot.ask <- r.spot.texts:
+		r.spot.asked = true
+	default: // lookUp has not begun, or passes an answer on
+	}
+}
+
+// judge applies an answer, once the log was read up to its end.
+func (r *tailer) judge() error {
+	s := r.spot
+	if s.answer == nil || r.tx.open() || s.answer.err == nil && !r.reached(s.answer.end) {
+		return nil
+	}
+	a, since := *s.answer, time.Since(s.since)
+	s.answer, s.asked = nil, false
+	switch {
+	case a.err != nil:
+		r.log.Debug("an ID of the log was not looked up", "error", follow.OneLine(a.err))
+		s.drop(spotEvery)
+	case a.found:
+		s.missing, s.proved = 0, true
+		s.drop(spotEvery)
+	case s.removed:
+		s.drop(spotPatience) // another one may stay
+	case since >= r.spotPatience:
+		s.missing++
+		s.drop(0)
+		r.log.Warn("the table does not have an ID of its database's log", "table", r.layout.table.String(), "in_a_row", s.missing)
+		if s.missing == spotMissing {
+			return follow.Permanent(fmt.Errorf("%w: the table does not have the last %d IDs that were looked up: column %s is read wrongly, or rows are deleted at once by a foreign key; use follow: poll",
+				follow.ErrUnsure, spotMissing, r.opts.IDColumn))
+		}
+	case since >= r.spotPatience/10 && s.doubtful():
+		r.opts.OnBusy(fmt.Errorf("the table does not have an ID that its database's log has in column %s, which may be read wrongly", r.opts.IDColumn))
+	}
+	return nil
+}
