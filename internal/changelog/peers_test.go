@@ -178,7 +178,7 @@ func TestProgressAfterAFailover(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := windowed("a", time.Second)
-		opts.PollEvery, opts.Lease = 400*time.Millisecond, 2*time.Second
+		opts.PollEvery, opts.Lease = 1200*time.Millisecond, 3*time.Second
 		a := newInstance(t, s, opts)
 		a.start(t)
 		opts.Member = "b"
@@ -202,7 +202,7 @@ func TestProgressAfterAFailover(t *testing.T) {
 		for i := range 10 {
 			began := time.Now()
 			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
-			if time.Since(began) > 100*time.Millisecond {
+			if time.Since(began) > opts.PollEvery/3 {
 				slow++
 			}
 		}
