@@ -123,7 +123,7 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		if try == 1 {
 			<-b.release
 		}
-	case "502", "503", "504":
+	case "500", "502", "503", "504":
 		status, _ := strconv.Atoi(do)
 		w.WriteHeader(status)
 	case "204":

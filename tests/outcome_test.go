@@ -95,7 +95,8 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{"answered 200", "", "", 200, released, "known"},
 		{"answered 204", "204", "", 204, released, "known"},
-		{"the backend's own 503", "503", "", 503, released, "known"},
+		{"the backend's own 500", "500", "", 500, released, "known"},
+		{"503, by the backend or by a proxy before it that lost it", "503", "", 503, held, "unknown"},
 		{"a gateway's timeout, behind which PHP still pays", "504", "", 504, held, "unknown"},
 		{"a gateway that got no answer", "502", "", 502, held, "unknown"},
 		{"route timeout", "hang", "timeout", 504, held, "unknown"},

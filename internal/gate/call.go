@@ -266,6 +266,7 @@ func (c *Call) Answered(r *Response) Step {
 	if r.Ended {
 		c.grpcStatus = r.GRPCStatus
 	}
+	c.policy.Answers.note(r)
 	outcome := r.Outcome()
 	first := c.bracket.state == running || c.bracket.state == ending // an answer may cross the gate's own
 	if outcome == OutcomeUnknown && first {

@@ -35,6 +35,7 @@ func (c *Call) Created(r *Response) Part {
 	if r.GRPC {
 		r = r.asHTTP()
 	}
+	c.policy.Answers.note(r)
 	c.answer, c.readings = *r, c.policy.Answers.readOutcome(r)
 	c.answer.Header = nil // valid during this call only
 	switch {

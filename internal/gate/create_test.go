@@ -93,7 +93,7 @@ func TestCreated(t *testing.T) {
 
 		{"invalid", inBody, once, 422, `{"id":42}`, ""},
 		{"a fault", inBody, once, 500, "", ""},
-		{"unavailable", inBody, once, 503, "", ""},
+		{"unavailable", inBody, once, 503, "", "abandoned"},
 		{"a gateway's timeout", inBody, once, 504, "", "abandoned"},
 		{"a gateway's timeout, a header", inHeader, once, 504, "", "abandoned"},
 		{"a gateway without an answer", inBody, once, 502, "", "abandoned"},

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,10 @@ func resultCode() *gate.Answers {
 		return []gate.AnswerTest{{Members: []gate.MemberTest{{Path: []string{"code"}, Is: codes}}}}
 	}
 	return &gate.Answers{
-		Failed: append(is("500"), gate.AnswerTest{Status: func(s int) bool { return s == 302 }}),
-		Done:   is("200"),
+		Failed: append(is("500"), gate.AnswerTest{Status: func(s int) bool { return s == 302 }},
+			gate.AnswerTest{Status: func(s int) bool { return s == 503 }, Headers: map[string]*regexp.Regexp{"x-app": regexp.MustCompile("shop")}},
+			gate.AnswerTest{ContentType: "text/html"}),
+		Done: is("200"),
 	}
 }
 
@@ -34,6 +37,8 @@ func TestCreatesThatFailed(t *testing.T) {
 		want    string
 	}{
 		{"a redirect", inBody, gate.Response{Status: 302}, "", false, ""},
+		{"503 of the application", inBody, gate.Response{Status: 503, Header: order.HeaderList{{"x-app", "shop"}}}, "", false, ""},
+		{"503 of a proxy", inBody, gate.Response{Status: 503, Header: order.HeaderList{{"content-type", "text/html"}}}, "", false, "abandoned"},
 		{"a code", inBody, gate.Response{Status: 200}, `{"code":500}`, false, ""},
 		{"a code and an ID", inBody, gate.Response{Status: 200}, `{"code":500,"id":42}`, false, ""},
 		{"done", inBody, gate.Response{Status: 200}, `{"code":200,"id":42}`, false, "42"},

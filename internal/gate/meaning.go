@@ -46,8 +46,9 @@ type MemberTest struct {
 type readings []reading
 
 type reading struct {
-	means   Meaning
-	members []MemberTest // that are still to be tested
+	means    Meaning
+	members  []MemberTest // that are still to be tested
+	byStatus bool         // the status is one that the test names
 }
 
 // read returns what a backend's answer may mean by its headers. It keeps nothing of them.
@@ -66,11 +67,17 @@ func (a *Answers) test(r *Response) (list readings) {
 	}{{MeansFailed, a.Failed}, {MeansAbsent, a.Absent}, {MeansDone, a.Done}} {
 		for _, test := range group.tests {
 			if test.passesHeaders(r) {
-				list = append(list, reading{group.means, test.Members})
+				list = append(list, reading{group.means, test.Members, test.Status != nil})
 			}
 		}
 	}
 	return list
+}
+
+// note has the outcome of an answer take into account that the rule names its status, without a test of
+// the body. A type alone would be that of a proxy's answer, too.
+func (a *Answers) note(r *Response) {
+	r.said = slices.ContainsFunc(a.read(r), func(one reading) bool { return one.byStatus && len(one.members) == 0 })
 }
 
 // readOutcome is read for a call that changes orders: after several attempts, an answer says

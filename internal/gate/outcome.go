@@ -50,6 +50,7 @@ type Response struct {
 	// GRPCStatus is the result of [GRPCStatusIn] for the headers of an answer that has ended.
 	GRPCStatus  string
 	grpcUnknown bool // of a gRPC create: the status leaves the outcome unknown
+	said        bool // the rule's answer says what it means: see [Answers.note]
 }
 
 const (
@@ -135,7 +136,7 @@ func (r *Response) unknownReason() string {
 	case text == detailsViaUpstream && attempts < 1:
 		text += ", after an unknown number of attempts"
 	case text == detailsViaUpstream && attempts == 1 && r.fromGateway():
-		text = "a gateway before the backend has no answer of it: " + strconv.Itoa(r.Status)
+		text = "a gateway before the backend may have no answer of it: " + strconv.Itoa(r.Status)
 	case text == detailsViaUpstream && attempts == 1 && r.Status == http.StatusNotAcceptable:
 		text = "the backend may have acted before it answered 406: the request's Accept names no form that it has"
 	}
@@ -161,12 +162,14 @@ func (r *Response) madeNoOrder() bool {
 	return false
 }
 
-// fromGateway reports whether the status comes from a gateway, for example from a web
-// server in front of the application, which has no answer of the application (RFC 9110,
-// 15.6.3 and 15.6.5). The application may have acted, and may still be at work: nginx ends
-// its wait for PHP after fastcgi_read_timeout, and PHP continues.
+// fromGateway reports whether the status may come from a gateway, for example from a web server in
+// front of the application or the proxy of a mesh, which has no answer of the application (RFC 9110,
+// 15.6.3 to 15.6.5). The application may have acted, and may still be at work: nginx ends its wait for
+// PHP after fastcgi_read_timeout, and PHP continues. An Envoy answers 503 when its connection to the
+// application was reset. Only the rule can say that a 503 is the application's own.
 func (r *Response) fromGateway() bool {
-	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
+	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout ||
+		r.Status == http.StatusServiceUnavailable && !r.said
 }
 
 // provesNothing reports whether the status says nothing about the effect of the call. Spring runs

@@ -18,7 +18,10 @@ func TestOutcome(t *testing.T) {
 		{"answer", attrs("via_upstream", 1), OutcomeKnown},
 		{"answer of a gateway", Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"another one", Response{Status: 502, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
-		{"the backend's own refusal", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeKnown},
+		{"the backend's own refusal", Response{Status: 500, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeKnown},
+		{"a proxy's refusal, or the backend's", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
+		{"one that the rule knows", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, said: true}, OutcomeKnown},
+		{"a gateway's, which no rule knows", Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, said: true}, OutcomeUnknown},
 		{"its form is not acceptable", Response{Status: 406, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"no attributes, answer of a gateway", Response{Status: 504, Attempts: -1, HasServiceTime: true, AttemptHeader: 1}, OutcomeUnknown},
 		{"answer to a second try", attrs("via_upstream", 2), OutcomeUnknown},
@@ -56,7 +59,7 @@ func TestReasonOfHold(t *testing.T) {
 		want string
 	}{
 		{Response{Details: "response_timeout", Attempts: 1, AttemptHeader: -1}, "response_timeout"},
-		{Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, "a gateway before the backend has no answer of it: 504"},
+		{Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, "a gateway before the backend may have no answer of it: 504"},
 		{Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, "via_upstream after 2 attempts"},
 		{Response{Details: "response_timeout", Attempts: 3, AttemptHeader: -1}, "response_timeout after 3 attempts"},
 		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after an unknown number of attempts"},
