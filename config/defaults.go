@@ -51,7 +51,7 @@ func (c *Config) ensureDefaults(doc *document) {
 	for i := range c.Rules {
 		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
 	}
-	c.forgetAll()
+	c.completeForget()
 }
 
 // hasFrontControllers reports whether the backend may be written in PHP.

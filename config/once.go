@@ -43,7 +43,8 @@ type Once struct {
 	// Default the rule's name. Only without By.
 	Name string `mapstructure:"name"`
 	// Forget has a call that undoes a settlement delete the stored answers of its order: true
-	// for all names of rules with the same lock, or a list of names. Excludes all else.
+	// for all names, or a list of names of rules with the same lock. Excludes all else. A configuration that
+	// is complete has the names of this file behind [OnceAll], and in Keep how long earlier calls store none.
 	Forget OnceNames `mapstructure:"forget"`
 
 	// These are for the lock of a key, with By.
@@ -250,23 +251,34 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	})
 }
 
-// forgetAll gives each rule that forgets all stored answers their names.
-func (c *Config) forgetAll() {
+// completeForget gives each rule that forgets all stored answers their names too, and each that forgets
+// any the time for which earlier calls store none.
+func (c *Config) completeForget() {
 	for i := range c.Rules {
 		o, _ := c.Rules[i].ByOrder()
-		if o == nil || !slices.Equal(o.Forget, OnceNames{OnceAll}) {
+		if o == nil || len(o.Forget) == 0 {
 			continue
 		}
 		var names OnceNames
+		o.Keep = minMark
 		for j := range c.Rules {
 			other, _ := c.Rules[j].ByOrder()
-			if other != nil && other.Name != "" && c.Rules[j].OrderLock() == c.Rules[i].OrderLock() && !slices.Contains(names, other.Name) {
-				names = append(names, other.Name)
+			if other != nil && other.Name != "" && c.Rules[j].OrderLock() == c.Rules[i].OrderLock() {
+				o.Keep = max(o.Keep, other.Keep)
+				if !slices.Contains(names, other.Name) {
+					names = append(names, other.Name)
+				}
 			}
 		}
-		o.Forget = names
+		if slices.Equal(o.Forget, OnceNames{OnceAll}) {
+			o.Forget = append(o.Forget, names...)
+		}
 	}
 }
+
+// minMark is how long earlier calls store no answers after a call that forgets them, at least: another
+// instance may keep answers for longer than those of this file.
+const minMark = 24 * time.Hour
 
 // onceRules checks the stored answers of a rule.
 func (v *validator) onceRules(path string, r Rule) {
@@ -328,7 +340,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 
 // forget checks a rule that forgets stored answers.
 func (v *validator) forget(path string, o *Once, r Rule) {
-	if r.Lookup == nil && len(o.Forget) == 0 && v.given(path+".forget") {
+	if r.Lookup == nil && (len(o.Forget) == 0 || slices.Equal(o.Forget, OnceNames{OnceAll})) && v.given(path+".forget") {
 		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
 	}
 	for _, key := range []string{"keep", "scope", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch"} {
@@ -338,7 +350,7 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 	}
 	v.statuses(path, o)
 	for i, name := range o.Forget {
-		known := false
+		known := name == OnceAll
 		for j := range v.config.Rules {
 			other, _ := v.config.Rules[j].ByOrder()
 			if other == nil || other.Name != name || v.config.Rules[j].OrderLock() != r.OrderLock() {
@@ -346,7 +358,7 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 			}
 			known = true
 			if r.Mode.String() == ModeObserve && v.config.Rules[j].Mode.String() != ModeObserve {
-				v.reject(path+".forget", "a rule in mode observe deletes nothing, so that clients of rule %s would get the answers of settlements that were undone: enforce this rule, too", quote(v.config.Rules[j].Name))
+				v.reject(path+".forget", "a rule in mode observe deletes them at its end, so that clients of rule %s may get the answers of settlements that are undone: enforce this rule, too", quote(v.config.Rules[j].Name))
 			}
 		}
 		if !known {

@@ -89,7 +89,7 @@ func TestOnce(t *testing.T) {
 			`1].settle.once.forget[0]: "pay" is not the name of stored answers of lock "orders"`,
 		}},
 		{"forget in mode observe", onceOrder + "{name: pay}}}" + undo + "{forget: true}}, mode: observe}", []string{
-			`1].settle.once.forget: a rule in mode observe deletes nothing, so that clients of rule "a" would get the answers of settlements that were undone: enforce this rule, too`,
+			`1].settle.once.forget: a rule in mode observe deletes them at its end, so that clients of rule "a" may get the answers of settlements that are undone: enforce this rule, too`,
 		}},
 		{"both in mode observe", onceOrder + "{name: pay}}, mode: observe}" + undo + "{forget: true}}, mode: observe}", nil},
 		{"forget an unknown name", onceOrder + "{name: pay}}}" + undo + "{forget: [pay, paid]}}}", []string{
@@ -223,7 +223,7 @@ func TestOnceDefaults(t *testing.T) {
 	click.By, click.Fingerprint, click.Keep, click.For = OnceParts{OnceHeader + "x-user", OnceBody}, FingerprintNone, 3*time.Second, 3*time.Second
 	for name, pair := range map[string][2]*Once{
 		"settle.once": {order, rules[0].Settle.Once}, "once": {&key, rules[1].Once}, "create.once": {&key, rules[2].Create.Once},
-		"once for double clicks": {&click, rules[3].Once}, "forget": {{Forget: OnceNames{"a"}, Statuses: []OnceStatus{"2xx"}}, rules[4].Once},
+		"once for double clicks": {&click, rules[3].Once}, "forget": {{Forget: OnceNames{OnceAll, "a"}, Keep: 24 * time.Hour, Statuses: []OnceStatus{"2xx"}}, rules[4].Once},
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -136,7 +136,7 @@ func TestUndoRuns(t *testing.T) {
 	}
 	leave, _ := begin("1", "")
 	_, undone := begin("2", "")
-	_, failed := begin("3", "&status=500")
+	_, failed := begin("3", "&status=422")
 	_, corrected := begin("4", "")
 
 	t.Run("within a call", func(t *testing.T) { // that undoes and settles anew
@@ -173,7 +173,7 @@ func TestUndoRuns(t *testing.T) {
 	})
 	close(p.release)
 	(<-undone).want(t, 200, "")
-	(<-failed).want(t, 500, "")
+	(<-failed).want(t, 422, "")
 	(<-corrected).want(t, 200, "")
 	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
 	p.wantPaid(t, "/orders/2/settle", 2)

@@ -1,6 +1,11 @@
 package tests
 
-import "testing"
+import (
+	"regexp"
+	"testing"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
 
 // TestOnceReload reloads rules with stored answers. What would hide the answers is refused, and
 // other changes keep them.
@@ -35,5 +40,26 @@ func TestOnceReload(t *testing.T) {
 	settle().want(t, 409, "duplicate") // nobody is the caller that settled it
 	pay().want(t, 200, "replayed")
 	p.wantPaid(t, "/orders/1/settle", 1)
+
+	// What is undone while nothing is enforced is undone, also for a batch, or if that is not certain.
+	r.wantAfter("applied", func() { r.rewrite(r.text) })
+	for _, order := range []string{"2", "3", "4", "5"} {
+		r.must("POST", "/orders/"+order+"/settle", "").want(t, 200, "")
+	}
+	r.wantAfter("applied", func() {
+		r.rewrite(regexp.MustCompile(`(?m)^  - name: .*$`).ReplaceAllString(r.text, "$0\n    mode: observe"))
+	})
+	r.must("POST", "/orders/2/undo", "").want(t, 200, "")
+	r.must("POST", "/orders/3/undo?status=500", "").want(t, 500, "")
+	r.must("POST", "/orders/4/undo?status=404", "").want(t, 404, "")
+	r.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	p.wantPaid(t, "/orders/2/settle", 2)
+	bedtest.Eventually(t, "the undos have ended", func() bool { return len(r.redis.Keys(t.Context(), "order:lock:*").Val()) == 0 })
+	r.wantAfter("applied", func() { r.rewrite(r.text) })
+	r.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	r.must("POST", "/orders/2/settle", "").want(t, 200, "replayed")
+	r.must("POST", "/orders/3/settle", "").want(t, 409, "duplicate")
+	r.must("POST", "/orders/4/settle", "").want(t, 200, "replayed")
+	r.must("POST", "/orders/5/settle", "").want(t, 200, "replayed")
 	p.wantPaid(t, "/payments", 1)
 }

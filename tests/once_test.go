@@ -152,11 +152,23 @@ func TestSettleOnce(t *testing.T) {
 	})
 	t.Run("undone", func(t *testing.T) {
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
-		s.must("POST", "/orders/3/undo?status=500", "").want(t, 500, "")
+		s.must("POST", "/orders/3/undo?status=404", "").want(t, 404, "")
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "replayed")
 		s.must("POST", "/orders/3/undo?status=303", "").want(t, 303, "")
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
 		p.wantPaid(t, "/orders/3/settle", 2)
+		for i, status := range []string{"500", "302", "503"} { // which do not show whether it was undone
+			order := fmt.Sprintf("/orders/%d/", 70+i)
+			s.must("POST", order+"settle", "").want(t, 200, "")
+			if a := s.must("POST", order+"undo?status="+status, ""); fmt.Sprint(a.status) != status {
+				t.Fatalf("the undo: %d", a.status)
+			}
+			must(t, s.redis.Del(t.Context(), fmt.Sprintf("order:lock:%d", 70+i)).Err()) // a hold ends
+			s.must("POST", order+"settle", "").want(t, 409, "duplicate")
+			s.must("POST", order+"undo", "").want(t, 200, "")
+			s.must("POST", order+"settle", "").want(t, 200, "")
+			p.wantPaid(t, order+"settle", 2)
+		}
 	})
 	t.Run("forgotten by hand", func(t *testing.T) {
 		file := commandFile(t, s)
@@ -324,6 +336,12 @@ func TestOnceBoth(t *testing.T) {
 	s.must("POST", "/orders/1/both", "b", "Idempotency-Key", "k2").want(t, 200, "replayed")
 	s.must("POST", "/orders/1/both", "b").want(t, 200, "replayed")
 	p.wantPaid(t, "/orders/1/both", 1)
+	s.must("POST", "/orders/1/undo", "").want(t, 200, "")
+	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k1").want(t, 409, "duplicate")
+	p.wantPaid(t, "/orders/1/both", 1)
+	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k3").want(t, 200, "")
+	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k3").want(t, 200, "replayed")
+	p.wantPaid(t, "/orders/1/both", 2)
 	if got := p.headers["x-ordergate-key"]; got != "order:lock:1" {
 		t.Errorf("the backend saw key %q", got)
 	}

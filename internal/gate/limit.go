@@ -100,16 +100,23 @@ func (l *pair) StoreAnswer(name, text, brief string, keep time.Duration) {
 }
 
 // ForgetAnswers implements StoringLease, for the order.
-func (l *pair) ForgetAnswers(names ...string) {
+func (l *pair) ForgetAnswers(keep time.Duration, names ...string) {
 	if storing, ok := l.main.(StoringLease); ok {
-		storing.ForgetAnswers(names...)
+		storing.ForgetAnswers(keep, names...)
+	}
+}
+
+// KeepSuspended implements StoringLease, for the order.
+func (l *pair) KeepSuspended() {
+	if storing, ok := l.main.(StoringLease); ok {
+		storing.KeepSuspended()
 	}
 }
 
 // SuspendAnswers implements StoringLease, for the order.
-func (l *pair) SuspendAnswers(ctx context.Context, names ...string) error {
+func (l *pair) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	if storing, ok := l.main.(StoringLease); ok {
-		return storing.SuspendAnswers(ctx, names...)
+		return storing.SuspendAnswers(ctx, keep, names...)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type Once struct {
 	// Key finds the lock by parts of the request. Nil: it is the order's lock, of [Settle].
 	Key  *OnceKey
 	Name string        // of the stored answers beside the lock
-	Keep time.Duration // of a stored answer
+	Keep time.Duration // of a stored answer; with Forget, of the mark that withholds those of earlier calls
 
 	// Meanwhile gives a stored answer only to equal requests that came before it was stored, and
 	// waited, or at most For later. For any other, the answer says nothing: it may be about another
@@ -43,8 +43,8 @@ type Once struct {
 	// Scope are request headers, in lower case. A call in which one is not that of the stored
 	// answer's call is a [VerdictDuplicate]. Without Key; that has a scope of its own.
 	Scope []string
-	// Forget names the stored answers that a call deletes whose status is one of Stores. Such a
-	// call looks for no answer and stores none.
+	// Forget names the stored answers that a call deletes whose status is one of Stores: it undoes
+	// what they report. Such a call looks for no answer and stores none. [AllAnswers] comes first.
 	Forget []string
 
 	Duplicate   Reply // the order was settled by another rule, or together with other orders
@@ -97,18 +97,30 @@ func (*StoredAnswer) Error() string { return "the answer of an earlier call is s
 // ErrInUse means that the first call with the same key has not ended.
 var ErrInUse = errors.New("the first call with this key has not ended")
 
-// StoringLease is a lease whose release changes stored answers. Call one of StoreAnswer and
-// ForgetAnswers, once, before Release.
+// AllAnswers stands for the stored answers of all names.
+const AllAnswers = "*"
+
+// StoringLease is a lease whose release changes stored answers. Call one of StoreAnswer,
+// ForgetAnswers and KeepSuspended, once, before Release.
 type StoringLease interface {
 	Lease
 	// StoreAnswer has Release store the text by this name, for so long. Of the locks of
 	// several orders, one has the text, and the others have the brief.
 	StoreAnswer(name, text, brief string, keep time.Duration)
-	ForgetAnswers(names ...string)
-	// SuspendAnswers withholds the answers by these names from all calls. Release gives them
-	// back, unless ForgetAnswers was called. After Hold they stay suspended. It blocks until
-	// the Locker answers or ctx ends. With an error, some may be suspended.
-	SuspendAnswers(ctx context.Context, names ...string) error
+	// ForgetAnswers deletes those that earlier calls have stored, or will store within keep.
+	ForgetAnswers(keep time.Duration, names ...string)
+	// SuspendAnswers withholds the answers by these names from all calls, for keep. Release gives them
+	// back, unless ForgetAnswers or KeepSuspended was called. After Hold they stay suspended. It blocks
+	// until the Locker answers or ctx ends. With an error, some may be suspended.
+	SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error
+	KeepSuspended()
+}
+
+// UndoneLocker is a Locker with stored answers that knows which settlements were undone.
+type UndoneLocker interface {
+	// Undone reports whether a later call than the one with a fence has undone what this one did for any
+	// of the orders, or may have: a call that forgets the stored answers of this name, or of all names.
+	Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error)
 }
 
 // Answer is a stored answer, for a client.
@@ -132,6 +144,7 @@ type answerRecord struct {
 	Request string      `json:"request,omitempty"` // fingerprint of the request
 	Caller  string      `json:"caller,omitempty"`  // hash of the scope
 	Subject string      `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
+	Fence   int64       `json:"fence,omitempty"`   // of a key: that of the order's lock, the least of several
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`
@@ -404,8 +417,12 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
 	case means.failed():
 		return OnceStatus, ""
+	case o.saysDone && whole && means != MeansDone && len(once.Forget) > 0:
+		return OnceStatus, "the rule's answer does not say that it is done: the stored answer of the settlement stays suspended"
 	case o.saysDone && whole && means != MeansDone:
 		return OnceStatus, "the rule's answer does not say that it is done: the same call will reach the backend"
+	case !once.Stores(o.status) && len(once.Forget) > 0 && !o.failed():
+		return OnceStatus, fmt.Sprintf("its status %d does not show whether the call has undone the settlement, whose stored answer stays suspended", o.status)
 	case !once.Stores(o.status):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
 	case len(once.Forget) > 0:
@@ -416,6 +433,20 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body): the same call will be refused", once.MaxBody)
 	}
 	return OnceStored, ""
+}
+
+// failed reports whether the answer to a call shows that nothing was done: the backend refused it.
+func (o *onceCall) failed() bool {
+	whole := len(o.body) == o.size && !o.encoded
+	return o.grpcFailed || o.readings.means(o.body, whole).failed() || o.status >= 400 && o.status < 500
+}
+
+// undoes returns which answers the call deletes.
+func (once *Once) undoes() []string {
+	if once.Forget[0] == AllAnswers { // also of names that only another instance knows
+		return once.Forget[:1]
+	}
+	return once.Forget
 }
 
 // storedHeaders returns the headers that one of the two stores.

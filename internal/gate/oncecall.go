@@ -17,7 +17,7 @@ func (c *Call) acquire(ctx context.Context) Grant {
 	}
 	err := c.recheck(ctx)
 	if storing, ok := g.order.(StoringLease); ok && err == nil && c.undoes() {
-		err = storing.SuspendAnswers(ctx, c.once.order.Forget...)
+		err = storing.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...)
 	}
 	if err != nil {
 		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
@@ -59,7 +59,7 @@ func (c *Call) acquireLocks(ctx context.Context) Grant {
 	var g Grant
 	if c.hasKey() {
 		if g.key, g.Err = c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest()); g.Err != nil {
-			return Grant{Err: c.keyError(g.Err)}
+			return Grant{Err: c.keyError(c.keptByOrder(ctx, g.Err))}
 		}
 		if !c.hasOrder() {
 			g.Lease = g.key
@@ -100,6 +100,34 @@ func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 		})
 	}
 	return false
+}
+
+// keptByOrder returns the error of the key's lock, for a call that has an order too. The stored answer of
+// a key is withheld if the order's settlement was undone since, or may be.
+func (c *Call) keptByOrder(ctx context.Context, err error) error {
+	stored, ok := errors.AsType[*StoredAnswer](err)
+	if !ok || !c.hasOrder() {
+		return err
+	}
+	marks, ok := c.policy.Settle.Lock.(UndoneLocker)
+	if !ok {
+		return err
+	}
+	r, _, readErr := readAnswer(stored.Text)
+	if readErr != nil || r.Fence == 0 {
+		return err
+	}
+	name := ""
+	if c.once.order != nil {
+		name = c.once.order.Name
+	}
+	switch undone, failed := marks.Undone(ctx, c.lockRequest.IDs, name, r.Fence); {
+	case failed != nil:
+		return failed
+	case undone:
+		return &StoredAnswer{Withheld: true}
+	}
+	return err
 }
 
 // hasKey reports whether the call has a key of its own.
@@ -227,11 +255,17 @@ func (c *Call) finishOnce() Step {
 		step.NotStored = cmp.Or(step.NotStored, why)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
+			if storing, ok := c.orderLease.(StoringLease); ok && len(once.Forget) > 0 && !o.failed() {
+				storing.KeepSuspended()
+			}
 			return
 		}
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
 			r := o.brief(c.policy.Rule.Name, c.gate.now())
+			if once.Key != nil && c.orderLease != nil {
+				r.Fence = slices.Min(c.orderLease.Fences())
+			}
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
@@ -278,7 +312,7 @@ func (c *Call) beforeStore() {
 		switch {
 		case !ok:
 		case change.result == OnceForgotten:
-			into.ForgetAnswers(change.once.Forget...)
+			into.ForgetAnswers(change.once.Keep, change.once.undoes()...)
 		default:
 			into.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
 		}

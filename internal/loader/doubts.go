@@ -17,6 +17,9 @@ import (
 const (
 	// clockSkew is the largest difference between the clocks of ID generators and instances.
 	clockSkew = time.Minute
+	// zoneSkew is how far a date in an ID may be behind UTC, since it may be in the backend's
+	// time zone.
+	zoneSkew = 12 * time.Hour
 	// coverageMaxAge is how long a reading proves what a table contains. A later doubt
 	// concerns all IDs, until the table has been read again.
 	coverageMaxAge = 10 * time.Second
@@ -142,7 +145,7 @@ func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
 		if step, ok := formats[i].Resolution(); ok {
 			anyTime, steps[i] = true, step
 			if formats[i].DependsOnZone() {
-				steps[i] += zonesBehind
+				steps[i] += zoneSkew
 			}
 		}
 	}

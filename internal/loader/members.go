@@ -52,42 +52,12 @@ func withinGraceOf(c *config.Config, name string, formats []order.Format, now fu
 	}
 	return func(id string) bool {
 		for i := range formats {
-			f := &formats[i]
-			at, ok := f.Time(id)
-			if !ok {
-				continue
-			}
-			step, _ := f.Resolution()
-			young := isYoung
-			if f.DependsOnZone() {
-				young = isYoungInSomeZone
-			}
-			if young(now().Sub(at), grace+step) {
+			if at, ok := formats[i].Time(id); ok && now().Sub(at) < grace {
 				return true
 			}
 		}
 		return false
 	}
-}
-
-// The offsets of time zones from UTC, of the tz database since 1973.
-const (
-	zonesBehind = 12 * time.Hour
-	zonesAhead  = 14 * time.Hour
-	zonesApart  = 15 * time.Minute
-)
-
-func isYoung(age, grace time.Duration) bool { return age < grace }
-
-// isYoungInSomeZone reports whether a time is less than grace ago in any zone, or in the future
-// in all. Age is that of the same time in UTC.
-func isYoungInSomeZone(age, grace time.Duration) bool {
-	offset := (-clockSkew - age).Truncate(zonesApart) // of the zone in which the time is the latest past
-	if age+offset < -clockSkew {
-		offset += zonesApart
-	}
-	offset = max(offset, -zonesBehind)
-	return offset > zonesAhead || isYoung(age+offset, grace)
 }
 
 // commitDelayOf returns for how long an abandoned call may still create its order: the longest

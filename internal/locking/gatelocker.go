@@ -105,7 +105,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 	acquired := func(lease *redislock.Lease, err error) {
 		if err == nil {
 			cancel()
-			held := &heldLease{Lease: lease, unit: g.unit}
+			held := &heldLease{Lease: lease, unit: g.unit, undoes: g.undoing(request)}
 			if held.begins(nil, g, request) {
 				then(held, nil)
 				return
@@ -146,7 +146,7 @@ func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, 
 	if err != nil {
 		return nil, err
 	}
-	held, options := &heldLease{unit: g.unit}, append(g.options(request, start), redislock.Until(until))
+	held, options := &heldLease{unit: g.unit, undoes: g.undoing(request)}, append(g.options(request, start), redislock.Until(until))
 	if len(request.IDs) == 1 {
 		held.Lease, err = locker.Acquire(ctx, g.Key(request.IDs[0]), options...)
 	} else {
@@ -183,7 +183,8 @@ type heldLease struct {
 	fences []int64 // of several orders, in the order of the requested IDs
 	slot   *flightSlot
 	hold   time.Duration
-	stores bool // its release changes stored answers
+	stores bool     // its release changes stored answers
+	undoes *undoing // nil: the call is enforced
 	ended  atomic.Bool
 }
 
@@ -207,10 +208,20 @@ func (l *heldLease) Fences() []int64 {
 }
 
 // Release implements gate.Lease.
-func (l *heldLease) Release(ctx context.Context) error { return l.released(l.Lease.Release(ctx)) }
+func (l *heldLease) Release(ctx context.Context) error {
+	l.undoes.end(ctx)
+	return l.released(l.Lease.Release(ctx))
+}
 
 // ReleaseAsync implements gate.AsyncLease.
 func (l *heldLease) ReleaseAsync(then func(error)) {
+	if l.undoes.acts() {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), redisconn.CommandTimeout)
+			defer cancel()
+			l.undoes.end(ctx)
+		}()
+	}
 	l.Lease.ReleaseAsync(func(err error) { then(l.released(err)) })
 }
 
@@ -236,20 +247,30 @@ func (l *heldLease) StoreAnswer(name, text, brief string, keep time.Duration) {
 }
 
 // SuspendAnswers implements gate.StoringLease.
-func (l *heldLease) SuspendAnswers(ctx context.Context, names ...string) error {
+func (l *heldLease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	l.stores = true
-	return l.Lease.SuspendAnswers(ctx, names...)
+	l.undoes.set(undoesNothing, keep, names)
+	return l.Lease.SuspendAnswers(ctx, keep, names...)
+}
+
+// KeepSuspended implements gate.StoringLease.
+func (l *heldLease) KeepSuspended() {
+	l.undoes.is(undoesMaybe)
+	l.Lease.KeepSuspended()
 }
 
 // ForgetAnswers implements gate.StoringLease.
-func (l *heldLease) ForgetAnswers(names ...string) {
+func (l *heldLease) ForgetAnswers(keep time.Duration, names ...string) {
 	l.stores = true
-	l.Lease.ForgetAnswers(names...)
+	l.undoes.set(undoesSurely, keep, names)
+	l.Lease.ForgetAnswers(keep, names...)
 }
 
 // Hold implements gate.Lease. If the first attempt fails, the background repeats it.
 func (l *heldLease) Hold(ctx context.Context, reason string) error {
 	l.slot.holdFor(l.hold)
+	l.undoes.is(undoesMaybe)
+	l.undoes.end(ctx)
 	err := l.Lease.Hold(ctx, reason)
 	if err != nil && !errors.Is(err, redislock.ErrLost) {
 		l.unit.set.lateEnds.add(&lateEnd{lease: l, reason: reason})

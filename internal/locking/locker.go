@@ -87,7 +87,7 @@ func storedNames(c *config.Config, use Use) (names []string) {
 		r := &c.Rules[i]
 		if o, _ := r.ByOrder(); o != nil && r.OrderLock() == use.Lock {
 			for _, name := range append([]string{o.Name}, o.Forget...) {
-				if name != "" && !slices.Contains(names, name) {
+				if name != "" && name != config.OnceAll && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}

@@ -53,14 +53,20 @@ func StoredSince(name string, since time.Time) AcquireOption {
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
 func StoredKey(key, name string) string { return after(key, storedSuffix+":"+name) }
 
+// marksKey returns the key of a lock's marks, in the lock's cluster slot: see lua/common.lua.
+func marksKey(key string) string { return after(key, marksSuffix) }
+
+// AllAnswers stands for the stored answers of all names.
+const AllAnswers = "*"
+
 // storing is what the release of a lease does with stored answers.
 type storing struct {
 	script *redisbatch.Script
-	names  []string // of the answers
-	// Of one that is stored:
+	names  []string      // of the answers, or AllAnswers
+	keep   time.Duration // of what is stored, or of a mark
+	// Of an answer that is stored:
 	text, brief string
-	first       string // the lock that has the text
-	keep        time.Duration
+	first       string    // the lock that has the text
 	since       time.Time // of keep
 }
 
@@ -84,19 +90,21 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 }
 
 // SuspendAnswers withholds the stored answers by these names from all calls, and lets none act again:
-// Acquire returns a [StoredAnswer] that is withheld. Release gives the answers back, unless
-// ForgetAnswers was called. After Hold, and when the lease ends by itself, they stay suspended. It
-// blocks until Redis has replied or ctx ends. With an error, which wraps [ErrLost] when the lock was
-// no longer ours, some may be suspended.
-func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
+// Acquire returns a [StoredAnswer] that is withheld. That holds for answers that are stored meanwhile by
+// earlier calls, too. Release gives the answers back, unless ForgetAnswers or KeepSuspended was called.
+// After Hold, and when the lease ends by itself, they stay suspended, for keep. It blocks until Redis has
+// replied or ctx ends. With an error, which wraps [ErrLost] when the lock was no longer ours, some may be
+// suspended.
+func (l *Lease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	k := l.locker
-	l.onRelease(&storing{script: k.scripts.restore, names: names})
+	l.onRelease(&storing{script: k.scripts.restore, names: names, keep: keep})
 	return k.eachPart(l, func(p *part) error {
-		c := redisbatch.NewCall(k.scripts.suspend, p.key)
+		owner := k.field(p.owner)
+		c := redisbatch.NewCall(k.scripts.suspend, p.key).Key(marksKey(p.key))
+		c.Text(owner).Text(cmp.Or(p.entry, owner)).Number(p.fence).Number(keep.Milliseconds())
 		for _, name := range names {
-			c.Key(StoredKey(p.key, name))
+			c.Text(name)
 		}
-		c.Number(p.fence).Text(k.field(p.owner)).Text(cmp.Or(p.entry, k.field(p.owner)))
 		n, err := k.nodes[0].batcher.Do(ctx, c)
 		if err == nil && n == 0 {
 			err = ErrLost
@@ -106,10 +114,13 @@ func (l *Lease) SuspendAnswers(ctx context.Context, names ...string) error {
 }
 
 // ForgetAnswers has the release of the lease delete the stored answers by these names, but not
-// those of calls within the lease.
-func (l *Lease) ForgetAnswers(names ...string) {
-	l.onRelease(&storing{script: l.locker.scripts.forget, names: names})
+// those of calls within the lease. Earlier calls store none for as long as keep says.
+func (l *Lease) ForgetAnswers(keep time.Duration, names ...string) {
+	l.onRelease(&storing{script: l.locker.scripts.forget, names: names, keep: keep})
 }
+
+// KeepSuspended has the release of the lease leave suspended what SuspendAnswers has suspended.
+func (l *Lease) KeepSuspended() { l.onRelease(nil) }
 
 func (l *Lease) onRelease(s *storing) {
 	l.mu.Lock()
@@ -158,26 +169,27 @@ func (l *Lease) stores() *storing {
 func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.ScriptCall {
 	c := redisbatch.NewCall(s.script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
-	first := c.Keys() + 1
-	for _, name := range s.names {
-		c.Key(StoredKey(p.key, name))
+	stores := s.script == l.scripts.store || s.script == l.scripts.storeSince
+	if stores {
+		c.Key(StoredKey(p.key, s.names[0]))
+	} else {
+		c.Key(marksKey(p.key))
 	}
 	owner := l.field(p.owner)
 	c.Text(owner).Text(n.publish).Text(Channel(l.opts.Kind, p.key)).Text(cmp.Or(p.entry, owner))
-	if s.script != l.scripts.store && s.script != l.scripts.storeSince {
-		c.Number(first)
+	if !stores {
+		c.Number(p.fence).Number(s.keep.Milliseconds())
+		for _, name := range s.names {
+			c.Text(name)
+		}
 	} else {
 		text := s.brief
 		if p.key == s.first {
 			text = s.text
 		}
 		left := max(time.Millisecond, s.keep-time.Since(s.since)) // a late attempt keeps it no longer
-		if s.script == l.scripts.store {
-			text = strconv.FormatInt(p.fence, 10) + " " + text
-		}
-		c.Text(text).Number(left.Milliseconds())
+		c.Text(text).Number(left.Milliseconds()).Number(p.fence)
 	}
-	c.Number(p.fence)
 	if s.script == l.scripts.storeSince {
 		c.Number(time.Since(s.since).Microseconds() + 1) // rounded up: it ended before its client saw it
 	}
@@ -208,8 +220,11 @@ func asStored(err error) error {
 	if !ok {
 		return nil
 	}
-	stored := readStored(string(found))
-	return &StoredAnswer{Text: stored.Text, Withheld: stored.Suspended}
+	if found == "SUSPENDED" {
+		return &StoredAnswer{Withheld: true}
+	}
+	text, _ := readStored(string(found))
+	return &StoredAnswer{Text: text}
 }
 
 // ofAll returns the error of an acquire of several locks that found the stored answer of one: the
@@ -240,23 +255,27 @@ type StoredText struct {
 	Suspended bool   // a call that undoes it has not ended, or its outcome is unknown
 }
 
-// readStored reads what is stored of an answer, without the fence of the call that stored it.
-func readStored(stored string) StoredText {
+// readStored returns a stored answer and its number: see lua/common.lua. One that was stored by hand has
+// none.
+func readStored(stored string) (text string, number int64) {
 	const digits = "0123456789"
-	var t StoredText
-	if mark, ok := strings.CutPrefix(stored, "forgotten "); ok && mark != "" && strings.Trim(mark, digits) == "" {
-		return t
+	if text = strings.TrimLeft(stored, digits); len(text) < len(stored) && strings.HasPrefix(text, " ") {
+		number, _ = strconv.ParseInt(stored[:len(stored)-len(text)], 10, 64)
+		return text[1:], number
 	}
-	if rest, ok := strings.CutPrefix(stored, "suspended "); ok {
-		if part := strings.SplitN(rest, " ", 3); len(part) == 3 && part[0] != "" && strings.Trim(part[0], digits) == "" {
-			stored, t.Suspended = part[2], true
-		}
+	return stored, 0
+}
+
+// readMark reads a mark as lua/common.lua does: the answers with lower numbers than below are undone,
+// and those with lower numbers than upto may be.
+func readMark(value any) (below, upto int64) {
+	text, _ := value.(string)
+	if parts := strings.Fields(text); len(parts) == 3 {
+		upto, _ = strconv.ParseInt(parts[0], 10, 64)
+		text = parts[2]
 	}
-	t.Text = stored // also if it was stored by hand
-	if text := strings.TrimLeft(stored, digits); len(text) < len(stored) && strings.HasPrefix(text, " ") {
-		t.Text = text[1:]
-	}
-	return t
+	below, _ = strconv.ParseInt(text, 10, 64)
+	return below, upto
 }
 
 func isStored(err error) bool {
@@ -266,31 +285,85 @@ func isStored(err error) bool {
 
 // ReadStored returns the stored answers of locks by a name, in the order of the locks' keys.
 func ReadStored(ctx context.Context, client redis.UniversalClient, name string, keys ...string) ([]StoredText, error) {
-	stored, texts := make([]*redis.StringCmd, len(keys)), make([]StoredText, len(keys))
+	stored, marks, texts := make([]*redis.StringCmd, len(keys)), make([]*redis.SliceCmd, len(keys)), make([]StoredText, len(keys))
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range keys {
-			stored[i] = p.Get(ctx, StoredKey(key, name))
+			stored[i], marks[i] = p.Get(ctx, StoredKey(key, name)), p.HMGet(ctx, marksKey(key), AllAnswers, name)
 		}
 		return nil
 	})
 	for i, key := range keys {
 		text, err := stored[i].Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if errors.Is(err, redis.Nil) {
+			continue
+		}
+		if err == nil {
+			err = marks[i].Err()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("reading the stored answer of %s: %w", key, err)
 		}
-		texts[i] = readStored(text)
+		var number int64
+		texts[i].Text, number = readStored(text)
+		for _, value := range marks[i].Val() {
+			below, upto := readMark(value)
+			if number < below {
+				texts[i] = StoredText{}
+				break
+			}
+			texts[i].Suspended = texts[i].Suspended || number < upto
+		}
 	}
 	return texts, nil
+}
+
+// UndoneSince reports whether a call after the one with a fence has undone what that one did under any of
+// the locks, or may have, and so has forgotten the stored answers by this name or suspended them.
+func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64, name string, keys ...string) (bool, error) {
+	marks := make([]*redis.SliceCmd, len(keys))
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			marks[i] = p.HMGet(ctx, marksKey(key), AllAnswers, name)
+		}
+		return nil
+	})
+	for i, key := range keys {
+		if err := marks[i].Err(); err != nil {
+			return false, fmt.Errorf("reading whether %s was undone: %w", key, err)
+		}
+		for _, value := range marks[i].Val() {
+			if below, upto := readMark(value); fence < max(below, upto) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // ForgetStored deletes the stored answers of a lock by these names. It returns how many there
 // were.
 func ForgetStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) (int, error) {
-	keys := []string{key, FenceKey(key)}
-	for _, name := range names {
-		keys = append(keys, StoredKey(key, name))
+	return markStored(ctx, client, "forget", key, time.Hour, names)
+}
+
+// Undone forgets the stored answers of a lock as ForgetStored does, for a call without the lock that has
+// undone what they report. Earlier calls store none for as long as keep says. Suspended means that it
+// is not known whether the call has undone that, and suspends them.
+func Undone(ctx context.Context, client redis.UniversalClient, suspended bool, key string, keep time.Duration, names ...string) error {
+	deed := "forget"
+	if suspended {
+		deed = "suspend"
 	}
-	n, err := forgetScript.Run(ctx, client, keys).Int()
+	_, err := markStored(ctx, client, deed, key, keep, names)
+	return err
+}
+
+func markStored(ctx context.Context, client redis.UniversalClient, deed, key string, keep time.Duration, names []string) (int, error) {
+	keys, args := []string{key, FenceKey(key), marksKey(key)}, []any{deed, keep.Milliseconds()}
+	for _, name := range names {
+		keys, args = append(keys, StoredKey(key, name)), append(args, name)
+	}
+	n, err := forgetScript.Run(ctx, client, keys, args...).Int()
 	if err != nil {
 		return 0, fmt.Errorf("forgetting the stored answer of %s: %w", key, err)
 	}

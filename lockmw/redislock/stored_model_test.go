@@ -33,26 +33,34 @@ type storedModel struct {
 	serial  int
 	trace   []string
 
-	holder  map[string]*modelLease // by lock
-	answers map[string]modelAnswer // by the key of the stored answer
-	leases  []*modelLease          // granted, and not released
-	unsure  []*modelLease          // a release of which has failed
+	holder  map[string]*modelLease           // the call that was granted the lock, by lock
+	parts   map[string][]*modelLease         // of the lease: that call and those within it, by lock
+	answers map[string]modelAnswer           // by the key of the stored answer
+	marks   map[string]map[string]*modelMark // by lock and name
+	last    map[string]int64                 // the greatest number of a mark, by lock
+	leases  []*modelLease                    // granted, and not released
+	unsure  []*modelLease                    // a release of which has failed
 }
 
-// modelAnswer is an answer, or what is in its place once it is forgotten.
+// modelAnswer is a stored answer.
 type modelAnswer struct {
-	text      string // "": it is forgotten
-	keep      time.Duration
-	fence     int64       // of the call that stored or forgot it
-	suspender int64       // the fence of the last call that has suspended it; 0: none has
-	by        *modelLease // the only call that has
+	text   string
+	keep   time.Duration
+	number int64
+}
+
+// modelMark is what calls that undo have left beside a lock.
+type modelMark struct {
+	below, upto int64
+	by          *modelLease // the only call that has suspended; nil: several have
 }
 
 // modelLease is a lease, and what its release does.
 type modelLease struct {
 	*Lease
-	keys        []string // sorted
-	name        string   // of the stored answers that it looked for; "": none
+	outer       *modelLease // the call that was granted the lock; itself, or the call around it
+	keys        []string    // sorted
+	name        string      // of the stored answers that it looked for; "": none
 	text, brief string
 	keep        time.Duration
 	suspends    []string // names
@@ -66,9 +74,11 @@ func (m *storedModel) note(format string, args ...any) {
 // step does one thing.
 func (m *storedModel) step() string {
 	switch n := m.random.IntN(100); {
-	case n < 45 || len(m.leases)+len(m.unsure) == 0:
+	case n < 33 || len(m.leases)+len(m.unsure) == 0:
 		return m.acquire()
-	case n < 55 && len(m.leases) > 0:
+	case n < 45 && len(m.leases) > 0:
+		return m.enter(m.leases[m.random.IntN(len(m.leases))].outer)
+	case n < 60 && len(m.leases) > 0:
 		return m.suspend(m.leases[m.random.IntN(len(m.leases))])
 	case n < 75 && len(m.leases) > 0:
 		return m.release(take(m.random, &m.leases))
@@ -112,11 +122,47 @@ func (m *storedModel) groups(keys []string) (groups [][]string) {
 	return groups
 }
 
+// view returns a stored answer as an operator sees it.
+func (m *storedModel) view(key, name string) (a modelAnswer, suspended bool) {
+	a = m.answers[StoredKey(key, name)]
+	undone, suspended := m.undone(key, name, a.number)
+	if a.text == "" || undone {
+		return modelAnswer{}, false
+	}
+	return a, suspended
+}
+
+// undone returns whether an answer with a number is undone, and whether it may be.
+func (m *storedModel) undone(key, name string, number int64) (undone, maybe bool) {
+	for _, field := range []string{AllAnswers, name} {
+		if mark := m.marks[key][field]; mark != nil {
+			undone, maybe = undone || number < mark.below, maybe || number < mark.upto
+		}
+	}
+	return undone, maybe
+}
+
+// mark returns the mark of a name, or that of all.
+func (m *storedModel) mark(key, name string) *modelMark {
+	if m.marks[key] == nil {
+		m.marks[key] = make(map[string]*modelMark)
+	}
+	if m.marks[key][name] == nil {
+		m.marks[key][name] = new(modelMark)
+	}
+	return m.marks[key][name]
+}
+
+func (m *storedModel) nextMark(p *part) int64 {
+	m.last[p.key] = max(m.last[p.key], p.fence) + 1
+	return m.last[p.key]
+}
+
 // expect returns the answer that an acquire finds, or whether it gets the locks.
 func (m *storedModel) expect(keys []string, name string) (text string, stored, free bool) {
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
-			if a := m.answers[StoredKey(key, name)]; a.text != "" && name != "" && (a.suspender == 0 || a.suspender != m.lastFence(key)) {
+			if a, suspended := m.view(key, name); a.text != "" && name != "" && (!suspended || m.holder[key] == nil) {
 				if !m.isGiven(keys, name) {
 					return "", true, false
 				}
@@ -132,56 +178,46 @@ func (m *storedModel) expect(keys []string, name string) (text string, stored, f
 	return "", false, true
 }
 
-// lastFence returns the fence of a lock's holder, -1 if there is none.
-func (m *storedModel) lastFence(key string) int64 {
-	if l := m.holder[key]; l != nil {
-		return l.parts[slices.Index(l.keys, key)].fence
-	}
-	return -1
-}
-
 // isGiven reports whether each lock has an answer that is not suspended.
 func (m *storedModel) isGiven(keys []string, name string) bool {
 	return !slices.ContainsFunc(keys, func(key string) bool {
-		a := m.answers[StoredKey(key, name)]
-		return a.text == "" || a.suspender != 0
+		a, suspended := m.view(key, name)
+		return a.text == "" || suspended
 	})
 }
 
 // suspend has a call begin to undo what the stored answers report.
 func (m *storedModel) suspend(l *modelLease) string {
 	if l.suspends == nil {
-		l.suspends = modelNames[m.random.IntN(2):]
+		l.suspends = m.someNames()
 	}
-	err, lost := l.SuspendAnswers(m.t.Context(), l.suspends...), m.isLost(l)
+	err, lost := l.SuspendAnswers(m.t.Context(), time.Hour, l.suspends...), m.isLost(l)
 	m.note("suspend %q of %q: %v", l.suspends, l.keys, err)
-	m.eachSuspended(l, func(a *modelAnswer, p *part) {
-		if m.holder[p.key] == l && a.text != "" && a.fence <= p.fence {
-			if a.suspender == 0 {
-				a.by = l
-			} else if a.by != l {
-				a.by = nil
-			}
-			a.suspender = p.fence
+	for i := range l.parts {
+		p := &l.parts[i]
+		if !m.holds(l, p.key) {
+			continue
 		}
-	})
+		number := m.nextMark(p)
+		for _, name := range l.suspends {
+			mark := m.mark(p.key, name)
+			if mark.upto == 0 {
+				mark.by = l
+			} else if mark.by != l {
+				mark.by = nil
+			}
+			mark.upto = number
+		}
+	}
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
 		return fmt.Sprintf("a lock of it is lost: %v; suspended: %v", lost, err)
 	}
 	return ""
 }
 
-// eachSuspended changes each answer that a lease has suspended, or would.
-func (m *storedModel) eachSuspended(l *modelLease, change func(*modelAnswer, *part)) {
-	for i := range l.parts {
-		for _, name := range l.suspends {
-			key := StoredKey(l.parts[i].key, name)
-			a := m.answers[key]
-			if change(&a, &l.parts[i]); a != (modelAnswer{}) {
-				m.answers[key] = a
-			}
-		}
-	}
+// someNames returns what a call undoes: the answers of one name, of each, or of all.
+func (m *storedModel) someNames() []string {
+	return [][]string{{"pay"}, {"refund"}, modelNames, {AllAnswers}}[m.random.IntN(4)]
 }
 
 // acquire has a caller ask for one lock or several. Now and then its calls, or the replies to
@@ -222,9 +258,10 @@ func (m *storedModel) acquire() string {
 			return fmt.Sprintf("the locks are free, and no answer is stored: %v (%+v)", err, found)
 		}
 		granted := &modelLease{Lease: lease, keys: keys, name: name}
+		granted.outer = granted
 		m.leases = append(m.leases, granted)
 		for _, key := range keys {
-			m.holder[key] = granted
+			m.holder[key], m.parts[key] = granted, []*modelLease{granted}
 		}
 	case !errors.Is(err, ErrBusy):
 		return fmt.Sprintf("a lock is taken: %v (%+v)", err, found)
@@ -232,22 +269,76 @@ func (m *storedModel) acquire() string {
 	return ""
 }
 
+// enter has a call within a lease ask for one of its locks.
+func (m *storedModel) enter(outer *modelLease) string {
+	key, l, name := m.pick(outer.keys), m.lockers[m.random.IntN(2)], m.pick(append(modelNames, ""))
+	if m.holder[key] != outer {
+		return "" // it would be a call like any other
+	}
+	options := []AcquireOption{Reenter(outer.Owner())}
+	if name != "" {
+		options = append(options, Stored(name))
+	}
+	lease, err := l.Acquire(m.t.Context(), key, options...)
+	m.note("acquire %q as %q within %q: %v", key, name, outer.keys, err)
+	a, suspended := m.view(key, name)
+	found, isFound := errors.AsType[*StoredAnswer](err)
+	others := slices.ContainsFunc(m.parts[key], func(p *modelLease) bool { return p != outer && p.name == name })
+	mine := m.fence(outer, key) < m.last[key] // a call of the lease has suspended it
+	switch {
+	case name != "" && a.text != "" && (!suspended || !mine):
+		if !isFound || found.Withheld != suspended || !suspended && found.Text != a.text {
+			return fmt.Sprintf("got %v (%+v) where %q is stored, suspended: %t", err, found, a.text, suspended)
+		}
+	case name != "" && others:
+		if !errors.Is(err, ErrBusy) {
+			return fmt.Sprintf("another call has the name: %v (%+v)", err, found)
+		}
+	case err != nil:
+		return fmt.Sprintf("the lease goes on: %v (%+v)", err, found)
+	default:
+		inner := &modelLease{Lease: lease, outer: outer, keys: []string{key}, name: name}
+		m.leases, m.parts[key] = append(m.leases, inner), append(m.parts[key], inner)
+	}
+	return ""
+}
+
+// holds reports whether a call has a lock.
+func (m *storedModel) holds(l *modelLease, key string) bool {
+	return m.holder[key] == l.outer && slices.Contains(m.parts[key], l)
+}
+
+func (m *storedModel) fence(l *modelLease, key string) int64 {
+	return l.Lease.parts[slices.Index(l.keys, key)].fence
+}
+
+// leave has a call give a lock up.
+func (m *storedModel) leave(l *modelLease, key string) {
+	m.parts[key] = slices.DeleteFunc(m.parts[key], func(p *modelLease) bool { return p == l })
+	if len(m.parts[key]) == 0 {
+		delete(m.holder, key)
+	}
+}
+
 // release ends a call: with an answer that is stored, with one that is not, or with one by which
 // others are forgotten.
 func (m *storedModel) release(l *modelLease) string {
 	switch n := m.random.IntN(10); {
+	case l.suspends != nil && n < 3:
+		l.forgets = true
+		l.ForgetAnswers(time.Hour, l.suspends...)
+	case l.suspends != nil && n < 4:
+		l.suspends = nil
+		l.KeepSuspended()
 	case l.suspends != nil:
-		if l.forgets = n < 5; l.forgets {
-			l.ForgetAnswers(l.suspends...)
-		}
 	case l.name != "" && n < 6:
 		m.serial++
 		l.text, l.brief = fmt.Sprintf("%s of %q, %d", l.name, l.keys, m.serial), fmt.Sprintf("brief %d", m.serial)
 		l.keep = time.Duration(1+m.random.IntN(2)) * time.Hour
 		l.StoreAnswer(l.name, l.text, l.brief, l.keep)
 	case n < 8:
-		l.suspends, l.forgets = modelNames[m.random.IntN(2):], true
-		l.ForgetAnswers(l.suspends...)
+		l.suspends, l.forgets = m.someNames(), true
+		l.ForgetAnswers(time.Hour, l.suspends...)
 	}
 	mode := max(loseNothing, m.random.IntN(8)-5)
 	m.lossy.mode.Store(int32(mode))
@@ -286,40 +377,50 @@ func (m *storedModel) releaseAgain(l *modelLease) string {
 
 // isLost reports whether a lease has lost one of its locks.
 func (m *storedModel) isLost(l *modelLease) bool {
-	return slices.ContainsFunc(l.keys, func(key string) bool { return m.holder[key] != l })
+	return slices.ContainsFunc(l.keys, func(key string) bool { return !m.holds(l, key) })
 }
 
 // released is what a release does that arrives.
 func (m *storedModel) released(l *modelLease) {
 	first := m.groups(l.keys)[0][0]
-	m.eachSuspended(l, func(a *modelAnswer, p *part) {
-		mark, fence := a.suspender, p.fence
-		if a.text == "" {
-			mark = a.fence
-		}
-		switch {
-		case l.forgets && (mark == fence || cmp.Or(mark, a.fence) < fence):
-			*a = modelAnswer{fence: fence}
-		case !l.forgets && a.by == l:
-			a.suspender, a.by = 0, nil
-		}
-	})
 	for i := range l.parts {
-		key, fence := l.parts[i].key, l.parts[i].fence
-		if m.holder[key] == l {
-			delete(m.holder, key)
+		p := &l.parts[i]
+		holds := m.holds(l, p.key)
+		for _, name := range l.suspends {
+			switch mark := m.mark(p.key, name); {
+			case !l.forgets && mark.by == l:
+				mark.upto, mark.by = 0, nil
+			case !l.forgets:
+			case mark.upto > 0 && (holds || mark.by == l):
+				*mark = modelMark{below: mark.upto}
+			case holds:
+				mark.below = m.nextMark(p)
+			default:
+				mark.below = max(mark.below, p.fence+1)
+			}
 		}
-		if l.text == "" {
-			continue
+		if l.text != "" {
+			m.stored(l, p, first)
 		}
-		text := l.brief
-		if key == first {
-			text = l.text
+		if holds {
+			m.leave(l, p.key)
 		}
-		there := m.answers[StoredKey(key, l.name)]
-		if there.text == "" && there.fence <= fence || there.suspender == fence {
-			m.answers[StoredKey(key, l.name)] = modelAnswer{text: text, keep: l.keep, fence: fence}
-		}
+	}
+}
+
+// stored is what a release stores that arrives.
+func (m *storedModel) stored(l *modelLease, p *part, first string) {
+	number, text := p.fence, l.brief
+	if m.holds(l, p.key) {
+		number = max(number, m.last[p.key])
+	}
+	if p.key == first {
+		text = l.text
+	}
+	there, suspended := m.view(p.key, l.name)
+	_, mine := m.undone(p.key, l.name, number)
+	if there.text == "" || suspended && !mine {
+		m.answers[StoredKey(p.key, l.name)] = modelAnswer{text, l.keep, number}
 	}
 }
 
@@ -341,18 +442,19 @@ func (m *storedModel) endAnswer() string {
 
 func (m *storedModel) forgetByHand() string {
 	key, names, there := m.pick(m.keys), modelNames[m.random.IntN(2):], 0
-	fence, _ := m.client.Get(m.t.Context(), FenceKey(key)).Int64() // or there is none
-	granted := fence > 0
+	number, _ := m.client.Get(m.t.Context(), FenceKey(key)).Int64() // or there is none
+	granted := number > 0
 	if m.holder[key] == nil {
-		fence++
+		number = max(number, m.last[key]) + 1
 	}
 	m.note("forget %q of %s", names, key)
 	for _, name := range names {
-		if m.answers[StoredKey(key, name)].text != "" {
+		if a, _ := m.view(key, name); a.text != "" {
 			there++
 		}
 		if delete(m.answers, StoredKey(key, name)); granted {
-			m.answers[StoredKey(key, name)] = modelAnswer{fence: fence}
+			*m.mark(key, name) = modelMark{below: number}
+			m.last[key] = max(m.last[key], number)
 		}
 	}
 	if n, err := ForgetStored(m.t.Context(), m.client, key, names...); err != nil || n != there {
@@ -363,45 +465,37 @@ func (m *storedModel) forgetByHand() string {
 
 // compare looks at all that Redis has.
 func (m *storedModel) compare() string {
-	type found struct {
-		taken  *redis.IntCmd
-		stored []*redis.StringCmd
-		left   []*redis.DurationCmd
-	}
-	all, ctx := make(map[string]*found), m.t.Context()
+	taken, left, ctx := make(map[string]*redis.IntCmd), make(map[string]*redis.DurationCmd), m.t.Context()
 	_, err := m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range m.keys {
-			f := &found{taken: p.Exists(ctx, key)}
+			taken[key] = p.Exists(ctx, key)
 			for _, name := range modelNames {
-				f.stored = append(f.stored, p.Get(ctx, StoredKey(key, name)))
-				f.left = append(f.left, p.PTTL(ctx, StoredKey(key, name)))
+				left[StoredKey(key, name)] = p.PTTL(ctx, StoredKey(key, name))
 			}
-			all[key] = f
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
+	if err != nil {
 		return err.Error()
 	}
-	for _, key := range m.keys {
-		if taken := all[key].taken.Val() == 1; taken != (m.holder[key] != nil) {
-			return fmt.Sprintf("%s is taken: %v", key, taken)
+	for _, name := range modelNames {
+		texts, err := ReadStored(ctx, m.client, name, m.keys...)
+		if err != nil {
+			return err.Error()
 		}
-		for i, name := range modelNames {
-			want, got, left := m.answers[StoredKey(key, name)], readStored(all[key].stored[i].Val()), all[key].left[i].Val()
-			if got != (StoredText{want.text, want.suspender != 0}) {
-				return fmt.Sprintf("beside %s, %v is stored as %s, want %+v", key, got, name, want)
+		for i, key := range m.keys {
+			want, suspended := m.view(key, name)
+			if texts[i] != (StoredText{want.text, suspended}) {
+				return fmt.Sprintf("beside %s, %v is stored as %s, want %+v, suspended: %t", key, texts[i], name, want, suspended)
 			}
-			if want.keep > 0 && (left > want.keep || left < want.keep-30*time.Minute) {
-				return fmt.Sprintf("%v is kept for %v, want %v", got, left, want.keep)
+			if left := left[StoredKey(key, name)].Val(); want.text != "" && (left > want.keep || left < want.keep-30*time.Minute) {
+				return fmt.Sprintf("%v is kept for %v, want %v", texts[i], left, want.keep)
 			}
 		}
 	}
-	name := m.pick(modelNames)
-	texts, err := ReadStored(ctx, m.client, name, m.keys...)
-	for i, key := range m.keys {
-		if want := m.answers[StoredKey(key, name)]; err != nil || texts[i] != (StoredText{want.text, want.suspender != 0}) {
-			return fmt.Sprintf("read %v, error %v, want %+v of %s", texts, err, want, key)
+	for _, key := range m.keys {
+		if is := taken[key].Val() == 1; is != (m.holder[key] != nil) {
+			return fmt.Sprintf("%s is taken: %v", key, is)
 		}
 	}
 	return ""

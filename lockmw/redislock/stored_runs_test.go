@@ -99,9 +99,10 @@ func (bed *storedBed) run(t *testing.T, seed uint64, steps int) string {
 	bed.runs++
 	m := &storedModel{
 		t: t, random: rand.New(rand.NewPCG(seed, 11)), client: bed.client, cluster: bed.cluster, lossy: bed.lossy,
-		holder: make(map[string]*modelLease), answers: make(map[string]modelAnswer),
+		holder: make(map[string]*modelLease), parts: make(map[string][]*modelLease), answers: make(map[string]modelAnswer),
+		marks: make(map[string]map[string]*modelMark), last: make(map[string]int64),
 	}
-	for _, form := range []string{"{%d.a}1", "{%d.a}2", "{%d.b}3", "%d.c"} {
+	for _, form := range []string{"{%d.a}1", "{%d.a}2", "%d.b"} {
 		m.keys = append(m.keys, fmt.Sprintf(form, bed.runs))
 	}
 	slices.Sort(m.keys)
@@ -112,6 +113,7 @@ func (bed *storedBed) run(t *testing.T, seed uint64, steps int) string {
 		m.grouped = l.scripts.acquireAll != nil
 		for _, script := range []**redisbatch.Script{
 			&l.scripts.acquire, &l.scripts.acquireStored, &l.scripts.acquireAll, &l.scripts.acquireAllStored,
+			&l.scripts.reenter, &l.scripts.reenterStored,
 			&l.scripts.release, &l.scripts.store, &l.scripts.forget, &l.scripts.suspend, &l.scripts.restore,
 		} {
 			bed.load(t, script)
@@ -179,25 +181,39 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		name    string
 		scripts []string // a text and its replacement
 	}{
-		{"a later answer replaces the first", []string{"'px', ARGV[6], 'nx'", "'px', ARGV[6]"}},
+		{"a later answer replaces the first", []string{"local free = not there", "local free = true", "'px', ARGV[6], 'nx'", "'px', ARGV[6]"}},
 		{"an answer is stored for ever", []string{"'px', ARGV[6], 'nx'", "'nx'"}},
-		{"a call that lost its lease stores nothing", []string{"local stored = redis.pcall('set'", "local stored = redis.call('hexists', KEYS[1], ARGV[1]) == 0 or redis.pcall('set'"}},
-		{"an answer is that of the lock, whatever its name", []string{"redis.call('set', KEYS[#KEYS]", "redis.call('set', KEYS[1] .. ':ordergate_once:pay'"}},
+		{"a call that lost its lease stores nothing", []string{"local free = not there", "local free = not there and within(KEYS[1], ARGV[1], ARGV[4])"}},
+		{"an answer is that of the lock, whatever its name", []string{"local key, number = KEYS[#KEYS]", "local key, number = KEYS[1] .. ':ordergate_once:pay'"}},
 		{"the usual release stores for the lock, whatever its name", []string{"redis.pcall('set', KEYS[3]", "redis.pcall('set', KEYS[1] .. ':ordergate_once:pay'"}},
-		{"the usual release is that of every owner", []string{"ARGV[4] == ARGV[1] and redis.call('hget', KEYS[1], ARGV[1]) == '1'", "true"}},
+		{"the usual release is that of every owner", []string{"ARGV[4] == ARGV[1] and redis.call('hget', KEYS[1], ARGV[1]) == '1' and", ""}},
+		{"the usual release looks for no mark", []string{" and redis.call('exists', marks_of(KEYS[1])) == 0", ""}},
 		{"the usual acquire looks for no answer", []string{"redis.call('exists', KEYS[1], KEYS[#KEYS])", "redis.call('exists', KEYS[1])"}},
 		{"several locks: the answer of the first counts for nothing", []string{"2 * ARGV[5] + 1", "2 * ARGV[5] + 2"}},
-		{"what was forgotten is stored again", []string{"tonumber(fence) < tonumber(ARGV[7])", "true"}},
-		{"the answer of a later call is forgotten", []string{"tonumber(fence) < tonumber(ARGV[6])", "true"}},
-		{"what is suspended is not forgotten", []string{"mark == ARGV[6] or ", ""}},
-		{"a late call suspends", []string{"nested(KEYS[1], ARGV[2]) == nil", "false"}},
-		{"nothing is suspended", []string{"redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. who .. ' ' .. text, 'keepttl')", ""}},
-		{"a suspended answer is kept for ever", []string{" .. text, 'keepttl')", " .. text)"}},
-		{"nothing is given back", []string{"by == ARGV[4]", "false"}},
-		{"what another call has suspended is given back", []string{"by == ARGV[4]", "by"}},
-		{"another holder lets a suspended answer pass", []string{"fence == redis.call('get', KEYS[2])", "fence"}},
-		{"nothing stands in the place of a forgotten answer", []string{"redis.call('set', KEYS[i], 'forgotten ' .. ARGV[6], 'px', 3600000)", ""}},
-		{"the first name is not forgotten", []string{"for i = tonumber(ARGV[5]), #KEYS do", "for i = tonumber(ARGV[5]) + 1, #KEYS do"}},
+		{"what is undone counts", []string{"number < below", "false"}},
+		{"what may be undone counts", []string{"number < upto", "false"}},
+		{"the mark of all answers counts for none", []string{"'hmget', marks_of(lock), '*',", "'hmget', marks_of(lock), '',"}},
+		{"a mark covers no answer of its own lease's number", []string{"greatest_mark(lock)) + 1", "greatest_mark(lock))"}},
+		{"marks are not counted", []string{"redis.call('hset', marks_of(lock), '', string", "local _ = (string"}},
+		{"a late answer counts as one of the lease", []string{"if within(KEYS[1], ARGV[1], ARGV[4]) then", "if true then"}},
+		{"an answer of the lease is below what was marked before", []string{"number = math.max(number, greatest_mark(KEYS[1]))", ""}},
+		{"an undone answer is not replaced", []string{"free = free or is_undone", ""}},
+		{"an answer replaces a suspended one that is above it", []string{"free = not mine", "free = true"}},
+		{"what is suspended is not forgotten", []string{"upto and (holds or part == ARGV[4])", "false"}},
+		{"a late call suspends", []string{"if not within(KEYS[1], ARGV[1], ARGV[2]) then", "if false then"}},
+		{"nothing is given back", []string{"if part == ARGV[4] then", "if false then"}},
+		{"what another call has suspended is given back", []string{"if part == ARGV[4] then", "if part then"}},
+		{"the last of several that suspend gives back", []string{"part and part ~= ARGV[2] and '*' or ARGV[2]", "ARGV[2]"}},
+		{"a suspension ends an earlier undo", []string{"number, by, below)", "number, by, 0)"}},
+		{"another holder lets a suspended answer pass", []string{"may_be and redis.call('exists', lock) == 1", "may_be"}},
+		{"a holder is refused what it is about to undo", []string{"is_undone or may_be and redis.call('exists', lock) == 1", "is_undone"}},
+		{"nothing stands in the place of a forgotten answer", []string{"redis.call('hset', marks, ARGV[i], value)", ""}},
+		{"a late call forgets all", []string{"math.max(below, ARGV[5] + 1)", "next_mark(KEYS[1], ARGV[5], ARGV[6])"}},
+		{"a late call ends a suspension", []string{"if upto then\n", "if false then\n"}},
+		{"within a lease, a name is that of several", []string{"string.match(part, '=.*$') == name", "false"}},
+		{"within a lease, what another call may undo counts for nothing", []string{"not (fence and fence < greatest_mark(KEYS[1]))", "false"}},
+		{"within a lease, what a call may undo is refused", []string{"not (fence and fence < greatest_mark(KEYS[1]))", "true"}},
+		{"the first name is not forgotten", []string{"for i = 7, #ARGV do", "for i = 8, #ARGV do"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

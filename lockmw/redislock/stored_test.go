@@ -72,7 +72,7 @@ func storesAnswers(t *testing.T, b *bench) {
 	}
 	// Another name does not see it, and the undoing call forgets it.
 	undo := acquire(t, l, b.key, Stored("undo"))
-	undo.ForgetAnswers("pay", "other")
+	undo.ForgetAnswers(time.Hour, "pay", "other")
 	release(t, undo)
 	release(t, acquire(t, l, b.key, Stored("pay")))
 	b.free(t)
@@ -174,7 +174,7 @@ func TestSuspended(t *testing.T) {
 			end  func(*testing.T, *Lease)
 			want string // "none": the lock is granted
 		}{
-			{"undone", func(t *testing.T, undo *Lease) { undo.ForgetAnswers("pay"); release(t, undo) }, "none"},
+			{"undone", func(t *testing.T, undo *Lease) { undo.ForgetAnswers(time.Hour, "pay"); release(t, undo) }, "none"},
 			{"not undone", release, "paid"},
 			{"unknown", func(t *testing.T, undo *Lease) { bedtest.Check(t, undo.Hold(t.Context(), "unknown")) }, ""},
 			{"dead", func(t *testing.T, undo *Lease) { bedtest.Check(t, client.Del(t.Context(), undo.Key()).Err()) }, ""},
@@ -188,8 +188,8 @@ func TestSuspended(t *testing.T) {
 			key := strings.ReplaceAll(tt.name, " ", "-")
 			storePaid(t, l, key)
 			undo := acquire(t, l, key)
-			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none"))
-			bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay", "none")) // its reply may be lost
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, "pay", "none"))
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, "pay", "none")) // its reply may be lost
 			if _, err := l.Acquire(t.Context(), key, Stored("pay")); !errors.Is(err, ErrBusy) {
 				t.Errorf("%s: during the undo: %v, want ErrBusy", tt.name, err)
 			}
@@ -211,9 +211,9 @@ func TestSuspended(t *testing.T) {
 		}
 
 		// What an undo with an unknown outcome has suspended, a further one does not give back, nor
-		// lets a call within any other lease act.
+		// lets a call within any other lease act. A call beside it waits.
 		suspend := func(lease *Lease) *Lease {
-			bedtest.Check(t, lease.SuspendAnswers(t.Context(), "pay"))
+			bedtest.Check(t, lease.SuspendAnswers(t.Context(), time.Hour, "pay"))
 			return lease
 		}
 		storePaid(t, l, "twice")
@@ -224,13 +224,16 @@ func TestSuspended(t *testing.T) {
 			t.Errorf("after a second undo failed, %q is given", text)
 		}
 		other := acquire(t, l, "twice")
-		for name, options := range map[string][]AcquireOption{"within another call": {Stored("pay"), Reenter(other.Owner())}, "beside it": {Stored("pay")}} {
+		if lease, err := l.Acquire(t.Context(), "twice", Stored("pay")); !errors.Is(err, ErrBusy) {
+			t.Errorf("beside another call: %v, %v", lease, err)
+		}
+		for _, options := range [][]AcquireOption{{Stored("pay"), Reenter(other.Owner())}, {Stored("pay")}} {
 			var found *StoredAnswer
 			if lease, err := l.Acquire(t.Context(), "twice", options...); !errors.As(err, &found) || !found.Withheld {
-				t.Errorf("%s: %v, %v", name, lease, err)
+				t.Errorf("within another call, and after it: %v, %v", lease, err)
 			}
+			_ = other.Release(t.Context())
 		}
-		release(t, other)
 
 		// An undo within an undo, of which one has failed.
 		for _, inner := range []bool{true, false} {
@@ -251,7 +254,7 @@ func TestSuspended(t *testing.T) {
 		}
 
 		late := storePaid(t, l, "late")
-		if err := late.SuspendAnswers(t.Context(), "pay"); !errors.Is(err, ErrLost) {
+		if err := late.SuspendAnswers(t.Context(), time.Hour, "pay"); !errors.Is(err, ErrLost) {
 			t.Errorf("suspended after the release: %v, want ErrLost", err)
 		}
 		if text := storedText(t, l, "late"); text != "paid" {
@@ -261,11 +264,11 @@ func TestSuspended(t *testing.T) {
 		// A call within the undo settles anew: that answer stays.
 		storePaid(t, l, "k")
 		undo := acquire(t, l, "k")
-		bedtest.Check(t, undo.SuspendAnswers(t.Context(), "pay"))
+		bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, "pay"))
 		inner := acquire(t, l, "k", Stored("pay"), Reenter(undo.Owner()))
 		inner.StoreAnswer("pay", "inner", "brief", time.Minute)
 		release(t, inner)
-		undo.ForgetAnswers("pay")
+		undo.ForgetAnswers(time.Hour, "pay")
 		release(t, undo)
 		if text := storedText(t, l, "k"); text != "inner" {
 			t.Errorf("of a call within the undo, %q is stored", text)
@@ -437,7 +440,7 @@ func TestStoredWithFullMemory(t *testing.T) {
 	stores, forgets := acquire(t, l, "stores", Stored("pay")), acquire(t, l, "forgets")
 	bedtest.Check(t, client.ConfigSet(t.Context(), "maxmemory", "500kb").Err())
 	stores.StoreAnswer("pay", "{}", "{}", time.Hour)
-	forgets.ForgetAnswers("pay")
+	forgets.ForgetAnswers(time.Hour, "pay")
 	bedtest.Check(t, stores.Release(t.Context()))
 	bedtest.Check(t, forgets.Release(t.Context()))
 	bedtest.Check(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())

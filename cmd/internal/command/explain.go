@@ -310,6 +310,9 @@ func (e *explanation) locks(call *gate.Call, p *gate.Policy) {
 			continue
 		}
 		for _, name := range p.Settle.Once.Forget {
+			if name == gate.AllAnswers {
+				continue
+			}
 			e.Forgets = append(e.Forgets, redislock.StoredKey(key, name))
 			e.places = append(e.places, gate.AnswerPlace{LockKey: key, Name: name})
 		}

@@ -181,7 +181,7 @@ func (l *lease) StoreAnswer(name, text, brief string, _ time.Duration) {
 }
 
 // SuspendAnswers implements gate.StoringLease.
-func (l *lease) SuspendAnswers(_ context.Context, names ...string) error {
+func (l *lease) SuspendAnswers(_ context.Context, _ time.Duration, names ...string) error {
 	l.lock.note("suspend ", strings.Join(names, " "))
 	l.lock.mu.Lock()
 	defer l.lock.mu.Unlock()
@@ -198,7 +198,7 @@ func (l *lease) SuspendAnswers(_ context.Context, names ...string) error {
 }
 
 // ForgetAnswers implements gate.StoringLease.
-func (l *lease) ForgetAnswers(names ...string) {
+func (l *lease) ForgetAnswers(_ time.Duration, names ...string) {
 	l.lock.note("forget ", strings.Join(names, " "))
 	l.change = func() {
 		for _, id := range l.ids {
@@ -207,6 +207,12 @@ func (l *lease) ForgetAnswers(names ...string) {
 			}
 		}
 	}
+}
+
+// KeepSuspended implements gate.StoringLease.
+func (l *lease) KeepSuspended() {
+	l.lock.note("keep suspended")
+	l.change = nil
 }
 
 func (l *lease) Hold(_ context.Context, reason string) error {

@@ -106,17 +106,76 @@ local function announce(_, publish, channel)
   return redis.call(publish, channel, '0')
 end
 
--- answer_in reads what stands in the place of a stored answer: its text, behind the fence of the
--- call that stored it, nil if there is none or it is forgotten; the fence of the call that has
--- forgotten or suspended it, as a text; and who has suspended it. See forget.lua and suspend.lua.
-local function answer_in(stored)
-  if type(stored) ~= 'string' then
+-- What undoes settlements never changes their answers. It leaves marks in a hash beside the lock, and
+-- an answer counts only if no mark is above it. Its fields are names of answers, or '*' for all of
+-- them. A field has
+--
+--   "NUMBER"              every answer with a lower number is undone
+--   "NUMBER PART BEFORE"  it may be, as a part of a lease is about to, or the outcome of that is
+--                         unknown. BEFORE is the field without this, "0" for none; PART is "*"
+--                         where several have written so
+--
+-- and the field '' the greatest number so far. The number of an answer is the fence of its lease or,
+-- if the lease is held while it is stored, no less than the greatest of a mark: what marked has ended
+-- before, or is the call around it.
+local function marks_of(lock)
+  return beside(lock, 'ordergate_undone')
+end
+
+-- read_mark returns below which number answers are undone, below which they may be, and by which part.
+local function read_mark(value)
+  value = value or '0'
+  local number, part, before = string.match(value, '^(%d+) (%S+) (%d+)$')
+  if number then
+    return tonumber(before), tonumber(number), part
+  end
+  return tonumber(string.match(value, '^%d+$') or 0)
+end
+
+-- number_of returns the number of a stored answer. One that was stored by hand has 0.
+local function number_of(stored)
+  return tonumber(string.match(stored, '^(%d+) ') or 0)
+end
+
+-- undone returns whether an answer with this number is undone, by the key that it has or would have,
+-- and whether it may be.
+local function undone(lock, key, number)
+  local marked = redis.call('hmget', marks_of(lock), '*', string.match(key, '^.*:ordergate_once:(.*)$'))
+  local maybe = false
+  for _, value in ipairs(marked) do
+    local below, upto = read_mark(value)
+    if number < below then
+      return true, false
+    end
+    maybe = maybe or upto ~= nil and number < upto
+  end
+  return false, maybe
+end
+
+-- greatest_mark returns the greatest number of a mark.
+local function greatest_mark(lock)
+  return tonumber(redis.call('hget', marks_of(lock), '') or 0)
+end
+
+-- next_mark returns the number of a new mark, which is above all answers so far, and remembers it.
+local function next_mark(lock, fence, life)
+  local number = math.max(tonumber(fence), greatest_mark(lock)) + 1
+  redis.call('hset', marks_of(lock), '', string.format('%.0f', number))
+  lengthen(marks_of(lock), life)
+  return number
+end
+
+-- found_answer returns what an acquire answers in place of a grant: the answer in a key, with its
+-- number, if it counts, or SUSPENDED. Of a suspended one, while the lock is taken, it returns nil: the
+-- call waits for what may undo it.
+local function found_answer(lock, key)
+  local stored = redis.call('get', key)
+  if not stored then
     return nil
   end
-  local forgotten = string.match(stored, '^forgotten (%d+)$')
-  if forgotten then
-    return nil, forgotten
+  local is_undone, may_be = undone(lock, key, number_of(stored))
+  if is_undone or may_be and redis.call('exists', lock) == 1 then
+    return nil
   end
-  local fence, by, text = string.match(stored, '^suspended (%d+) (%S+) (.*)$')
-  return text or stored, fence, by
+  return may_be and 'SUSPENDED' or stored
 end

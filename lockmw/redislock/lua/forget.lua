@@ -1,17 +1,27 @@
--- Before a release: forgets stored answers, since the call has undone what they report. The
--- answer of a later call stays, and so does that of a call within its lease. In the place of an
--- answer stands a mark with the fence of the call that has forgotten it, for an hour: longer than
--- an earlier call tries to store its own.
+-- Before a release: marks stored answers as undone by the call. Those of calls within its lease stay,
+-- and so do those of later calls.
 --
--- KEYS[ARGV[5]]..  the stored answers; the rest as in release.lua
+-- KEYS[2]  the record of the holders
+-- KEYS[#KEYS]  the marks; the rest as in release.lua
 -- ARGV[4]  the owner, for its own part of the lease; or a call within it
--- ARGV[5]  the index of the first
--- ARGV[6]  the fence of the lease
-for i = tonumber(ARGV[5]), #KEYS do
-  local text, mark = answer_in(redis.pcall('get', KEYS[i]))
-  local fence = mark or string.match(text or '', '^(%d+) ') or 0
-  if mark == ARGV[6] or tonumber(fence) < tonumber(ARGV[6]) then
-    redis.call('del', KEYS[i])
-    redis.call('set', KEYS[i], 'forgotten ' .. ARGV[6], 'px', 3600000)
+-- ARGV[5]  the fence of the lease
+-- ARGV[6]  how long a mark lasts, ms
+-- ARGV[7].. the names of the answers, or '*'
+redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
+local marks, holds = KEYS[#KEYS], within(KEYS[1], ARGV[1], ARGV[4])
+for i = 7, #ARGV do
+  local below, upto, part = read_mark(redis.call('hget', marks, ARGV[i]))
+  local value
+  if upto and (holds or part == ARGV[4]) then
+    value = string.format('%.0f', upto)
+  elseif holds then -- what it has suspended is lost
+    value = string.format('%.0f', next_mark(KEYS[1], ARGV[5], ARGV[6]))
+  else -- it is late: what is above its lease, it does not know
+    value = string.format('%.0f', math.max(below, ARGV[5] + 1))
+    if upto then
+      value = string.format('%.0f %s %s', upto, part, value)
+    end
   end
+  redis.call('hset', marks, ARGV[i], value)
+  lengthen(marks, ARGV[6])
 end

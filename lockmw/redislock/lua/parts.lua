@@ -105,3 +105,12 @@ local function leave(lock, owner, part, record)
   end
   return remove(lock, owner, record)
 end
+
+-- within reports whether a part of a lease is there: its call has the lock.
+local function within(lock, owner, part)
+  local inner = nested(lock, owner)
+  if not inner then
+    return inner ~= nil and part == owner
+  end
+  return tonumber(redis.call('zscore', parts_of(lock, owner), part) or 0) > now_ms()
+end

@@ -2,13 +2,13 @@
 -- undone nothing.
 --
 -- KEYS[2]  the record of the holders
--- KEYS[ARGV[5]]..  the stored answers; the rest as in release.lua
+-- KEYS[#KEYS]  the marks; the rest as in release.lua
 -- ARGV[4]  the owner, for its own part of the lease; or a call within it
--- ARGV[5]  the index of the first
-redis.call('hdel', KEYS[2], '') -- a script that has written may write when memory is full
-for i = tonumber(ARGV[5]), #KEYS do
-  local text, _, by = answer_in(redis.pcall('get', KEYS[i]))
-  if by == ARGV[4] then
-    redis.call('set', KEYS[i], text, 'keepttl')
+-- ARGV[7].. the names of the answers, or '*'
+redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
+for i = 7, #ARGV do
+  local below, _, part = read_mark(redis.call('hget', KEYS[#KEYS], ARGV[i]))
+  if part == ARGV[4] then
+    redis.call('hset', KEYS[#KEYS], ARGV[i], string.format('%.0f', below))
   end
 end

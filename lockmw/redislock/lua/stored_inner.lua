@@ -1,14 +1,20 @@
--- As stored.lua, before a call within a lease: an answer says nothing if a call of this lease has
--- suspended it. This call may act anew. Of the calls within a lease, one at a time has a name of
--- stored answers. The outer call may have it too: an inner one may act for it.
+-- As stored.lua, before a call within a lease: an answer says nothing if a call of this lease is
+-- about to undo it, so that this call may act anew. Of the calls within a lease, one at a time has a
+-- name of stored answers. The outer call may have it too: an inner one may act for it.
 --
 -- KEYS[#KEYS]  the stored answer, a string; the rest as in reenter.lua
 -- ARGV[3]  the entry, with the name behind "="
--- returns  its text, if there is one; 0 while another call within the lease has the name
+-- returns  its text, if it counts, or SUSPENDED; 0 while another call within the lease has the name
 local stored = redis.call('get', KEYS[#KEYS])
-local text, fence = answer_in(stored)
-if text and not (fence and granted(KEYS[1], ARGV[2]) == tonumber(fence)) then
-  return stored
+if stored then
+  local is_undone, may_be = undone(KEYS[1], KEYS[#KEYS], number_of(stored))
+  local fence = granted(KEYS[1], ARGV[2])
+  if not is_undone and not may_be then
+    return stored
+  end
+  if may_be and not (fence and fence < greatest_mark(KEYS[1])) then
+    return 'SUSPENDED'
+  end
 end
 local name = string.match(ARGV[3], '=.*$')
 for _, part in ipairs(redis.call('zrangebyscore', parts_of(KEYS[1], ARGV[2]), now_ms(), '+inf')) do

@@ -1,26 +1,25 @@
--- Suspends stored answers, for a call that has the lock and is about to undo what they report: they
--- are given to no call from now on. The release of the call forgets them, or gives them back. If its
--- outcome is unknown, or it dies, they stay suspended when the lock is free, and no call acts a
--- second time. No release gives back an answer that several calls have suspended: the outcome of
--- one may be unknown. A script that arrives late, after the release, does nothing.
+-- Suspends stored answers, for a call that has the lock and is about to undo what they report, whether
+-- there are any or not: one may arrive late. They are given to no call from now on. The release of the
+-- call forgets them, or gives them back. If its outcome is unknown, or it dies, they stay suspended
+-- when the lock is free, and no call acts a second time. No release gives back an answer that several
+-- calls have suspended: the outcome of one may be unknown. A script that arrives after the release
+-- does nothing.
 --
 -- KEYS[1]   the lock
--- KEYS[2].. the stored answers
--- ARGV[1]   the fence of the lease
--- ARGV[2]   its owner
--- ARGV[3]   the part of the lease that is this call
--- returns   0 when the owner does not hold the lock, else 1
-if nested(KEYS[1], ARGV[2]) == nil then
+-- KEYS[2]   its marks
+-- ARGV[1]   the owner of the lease
+-- ARGV[2]   the part of it that is this call
+-- ARGV[3]   the fence of the lease
+-- ARGV[4]   how long a mark lasts, ms
+-- ARGV[5].. the names of the answers, or '*'
+-- returns   0 when the call does not hold the lock, else 1
+if not within(KEYS[1], ARGV[1], ARGV[2]) then
   return 0
 end
-for i = 2, #KEYS do
-  local text, _, by = answer_in(redis.pcall('get', KEYS[i]))
-  local who = ARGV[3]
-  if by and by ~= who then
-    who = '*'
-  end
-  if text and tonumber(string.match(text, '^(%d+) ') or 0) <= tonumber(ARGV[1]) then
-    redis.call('set', KEYS[i], 'suspended ' .. ARGV[1] .. ' ' .. who .. ' ' .. text, 'keepttl')
-  end
+local number = next_mark(KEYS[1], ARGV[3], ARGV[4])
+for i = 5, #ARGV do
+  local below, _, part = read_mark(redis.call('hget', KEYS[2], ARGV[i]))
+  local by = part and part ~= ARGV[2] and '*' or ARGV[2]
+  redis.call('hset', KEYS[2], ARGV[i], string.format('%.0f %s %.0f', number, by, below))
 end
 return 1
