@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,65 @@ func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
 		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: warning})
 	}
 	l.checkSample(filter, name, "table "+c.Table, sample)
+	l.checkSpellings(ctx, filter, name)
+}
+
+// checkSpellings compares what the columns of a table take for the same with what rules do: an order
+// with two spellings is settled twice, and its lookup by the other one is refused.
+func (l *liveCheck) checkSpellings(ctx context.Context, filter, name string) {
+	c, parts := l.config.Sources[name], l.config.Filters[filter].Parts
+	err := loader.Alike(ctx, name, c, parts, func(columns []source.Alike) error {
+		for i := range l.config.Rules {
+			r := &l.config.Rules[i]
+			if !l.concerns(r, filter) {
+				continue
+			}
+			check := func(path string, column *source.Alike, id config.ID) error {
+				var failure error
+				twins, err := rules.FindTwins(id, &column.Equality, func(one, other string) bool {
+					same, err := column.Same(one, other)
+					if err != nil {
+						failure = err
+					}
+					return same
+				})
+				if failure != nil || err != nil || twins == nil {
+					return errors.Join(failure, err)
+				}
+				l.twins(path, r, fmt.Sprintf("column %s (%s) of table %s (sources.%s)", column.Column, column.Type, c.Table, name), column.IsNumber, twins)
+				return nil
+			}
+			for n, part := range parts {
+				if err := check(fmt.Sprintf("rules[%d].parts.%s", i, part), &columns[n], r.Parts[part]); err != nil {
+					return err
+				}
+			}
+			for _, id := range r.IDs {
+				if err := check(fmt.Sprintf("rules[%d].id", i), &columns[len(parts)], id); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	l.report("sources."+name, err)
+}
+
+// twins reports two IDs of a rule that a column takes for the same.
+func (l *liveCheck) twins(path string, r *config.Rule, where string, isNumber bool, t *rules.Twins) {
+	remedy := "let the pattern accept one of them"
+	switch {
+	case isNumber:
+		remedy = "write format: digits"
+	case t.ByCase:
+		remedy = "write case: fold"
+	}
+	message := fmt.Sprintf("%q and %q are two orders to rule %s, with a lock and a place in the filter each, and %s takes them for one: %s here", t.One, t.Other, r.Name, where, remedy)
+	if r.Mode.Enforces() {
+		l.misfit(path, message)
+		return
+	}
+	l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: message})
 }
 
 // checkSample compares a sample with each rule whose requests name the orders of the source.

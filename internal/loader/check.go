@@ -65,6 +65,17 @@ func SampleTable(ctx context.Context, name string, c config.Source, parts []stri
 	return sample, err
 }
 
+// Alike calls do with what the columns of a table take for the same.
+func Alike(ctx context.Context, name string, c config.Source, parts []string, do func(columns []source.Alike) error) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	table, err := newTableSource(name, c, parts, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return table.table.Alike(ctx, do)
+}
+
 // errSampled ends the reading of a long file.
 var errSampled = errors.New("enough was read")
 

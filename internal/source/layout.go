@@ -39,6 +39,10 @@ type column struct {
 	nullable bool
 	exact    bool // equal values have equal texts
 
+	family    family // of the type
+	collation string // of a text, in SQL; "": its bytes are compared
+	value     string // format around a text, the value that the column compares it as; "" with otherFamily
+
 	resolution time.Duration // see layout.resolution
 }
 

@@ -48,6 +48,7 @@ type mysqlColumn struct {
 	autoIncrement              bool   // AUTO_INCREMENT
 	digits                     string // (precision,scale) of a decimal
 	fraction                   int    // decimal places of a second
+	charset, collation         string // of a text
 }
 
 func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
@@ -121,13 +122,14 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 // readColumns reads the columns that the user may read. The catalogue shows no others.
 func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
-	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION, EXTRA
+	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION, EXTRA,
+			CHARACTER_SET_NAME, COLLATION_NAME
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
 	return m.conn.query(ctx, newStatement(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		one := mysqlColumn{
 			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
 			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), ordinal: string(c[7]),
-			autoIncrement: strings.Contains(strings.ToLower(string(c[8])), "auto_increment"),
+			autoIncrement: strings.Contains(strings.ToLower(string(c[8])), "auto_increment"), charset: string(c[9]), collation: string(c[10]),
 		}
 		one.fraction, _ = strconv.Atoi(string(c[6])) // NULL: 0
 		m.columns[strings.ToLower(one.name)] = one
@@ -136,6 +138,21 @@ func (m *mysqlTable) readColumns(ctx context.Context) error {
 
 // text returns a column of the IDs. Any text is valid.
 func (m *mysqlTable) text(name string) (column, error) {
+	c, err := m.textAlone(name)
+	d := m.columns[strings.ToLower(name)]
+	switch {
+	case slices.Contains([]string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}, d.dataType):
+		c.family, c.value = familyNumber, "(%s + 0)"
+	case d.dataType == "uuid":
+		c.family, c.value = familyUUID, "CAST(%s AS UUID)"
+	case d.collation != "":
+		c.family, c.value = familyText, "CONVERT(%s USING "+d.charset+") COLLATE "+d.collation
+		c.collation = d.collation
+	}
+	return c, err
+}
+
+func (m *mysqlTable) textAlone(name string) (column, error) {
 	c, err := m.cursor(name)
 	if err == nil {
 		// As a cursor, a column may be selected by another expression.

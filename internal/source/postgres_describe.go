@@ -31,6 +31,8 @@ type postgresColumn struct {
 	nullable bool
 	fraction int  // decimal places of a second
 	bytewise bool // in its collation, different texts are unequal
+	// cast converts a text to the type, or that below a domain, in the collation.
+	cast, collation string
 }
 
 func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
@@ -163,16 +165,23 @@ func (p *postgresTable) status(ctx context.Context, l *layout) error {
 func (p *postgresTable) readColumns(ctx context.Context) error {
 	p.columns = map[string]postgresColumn{}
 	const text = `SELECT a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory, a.attnotnull,
-			a.atttypmod, coalesce(c.collisdeterministic, true)
+			a.atttypmod, coalesce(c.collisdeterministic, true), quote_ident(bn.nspname) || '.' || quote_ident(b.typname),
+			quote_ident(cn.nspname) || '.' || quote_ident(c.collname)
 		FROM pg_catalog.pg_attribute a
 		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 		JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+		JOIN pg_catalog.pg_namespace bn ON bn.oid = b.typnamespace
 		LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+		LEFT JOIN pg_catalog.pg_namespace cn ON cn.oid = c.collnamespace
 		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')`
 	return p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(c [][]byte) {
 		one := postgresColumn{
 			name: string(c[0]), ordinal: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),
 			nullable: string(c[5]) != "t", bytewise: string(c[7]) == "t",
+		}
+		one.cast = "CAST(%s AS " + string(c[8]) + ")"
+		if one.collation = string(c[9]); one.collation != "" {
+			one.cast += " COLLATE " + one.collation
 		}
 		one.fraction = microseconds
 		if mod, err := strconv.Atoi(string(c[6])); err == nil && mod >= 0 {
@@ -194,6 +203,14 @@ func (p *postgresTable) column(name string) (column, error) {
 	}
 	quoted := quotePostgres(name)
 	c := column{name: name, typ: d.typ, ordinal: p.oid + "." + d.ordinal, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
+	switch {
+	case d.category == "N":
+		c.family, c.value = familyNumber, "CAST(%s AS numeric)"
+	case d.base == "uuid":
+		c.family, c.value = familyUUID, d.cast
+	case d.category == "S":
+		c.family, c.value, c.collation = familyText, d.cast, d.collation
+	}
 	switch d.base {
 	case "float4", "float8", "money":
 		return column{}, fmt.Errorf("%s is of type %s, which has no exact text", name, d.typ)
