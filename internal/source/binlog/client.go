@@ -42,6 +42,7 @@ type server struct {
 
 	namesColumns bool // the log has the names of columns (binlog_row_metadata=FULL)
 	oldTimes     bool // new columns have times in the format of before 5.6
+	unlogged     bool // it is a node of Galera, and does not log the rows of the others
 }
 
 // logEnd is where a server's log ended when it was queried.
@@ -56,7 +57,7 @@ type logEnd struct {
 // describe reads the server's configuration. An unsuitable configuration is a permanent error.
 func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	vars, err := a.variables(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
-		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos', 'binlog_row_metadata', 'mysql56_temporal_format')")
+		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos', 'binlog_row_metadata', 'mysql56_temporal_format', 'wsrep_on', 'log_slave_updates')")
 	if err != nil {
 		return s, err
 	}
@@ -71,7 +72,8 @@ func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 		return s, err
 	}
 	s = server{flavor: gomysql.MySQLFlavor, encrypted: status["Ssl_cipher"] != "",
-		namesColumns: vars["binlog_row_metadata"] == "FULL", oldTimes: vars["mysql56_temporal_format"] == "OFF"}
+		namesColumns: vars["binlog_row_metadata"] == "FULL", oldTimes: vars["mysql56_temporal_format"] == "OFF",
+		unlogged: vars["wsrep_on"] == "ON" && vars["log_slave_updates"] == "OFF"}
 	executed, named := vars["gtid_executed"], vars["gtid_mode"] == "ON"
 	if strings.Contains(vars["version"], "MariaDB") {
 		s.flavor = gomysql.MariaDBFlavor

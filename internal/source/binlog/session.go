@@ -139,12 +139,12 @@ func (r *tailer) wentBackError(e logEnd) error {
 		follow.ErrGone, r.at.File, r.at.Pos, e.file, e.pos))
 }
 
-// checkReplica returns an error if the log lacks the rows that the server gets from its primary.
+// checkReplica returns an error if the log lacks the rows that the server gets from other servers.
 func (r *tailer) checkReplica(e logEnd) error {
-	if !e.unlogged {
+	if !e.unlogged && !r.server.unlogged {
 		return nil
 	}
-	err := errors.New("the server replicates from another (gtid_slave_pos), and its log lacks those rows: start it with log_slave_updates=ON, or SET GLOBAL gtid_slave_pos='' if it replicates no more")
+	err := errors.New("the server gets rows from others (Galera, or gtid_slave_pos is set), and its log lacks those rows: start it with log_slave_updates=ON, or SET GLOBAL gtid_slave_pos='' if it replicates no more")
 	if r.batch.LastEmitted() != "" {
 		err = fmt.Errorf("%w: %w", follow.ErrUnsure, err)
 	}

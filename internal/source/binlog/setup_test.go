@@ -112,6 +112,7 @@ func TestUnsuitableServers(t *testing.T) {
 		"writes no binary log":       {"--skip-log-bin"},
 		"binlog_format is MIXED":     {"--log-bin", "--binlog-format=MIXED"},
 		"binlog_format is STATEMENT": {"--log-bin", "--binlog-format=STATEMENT"},
+		"rows from others (Galera":   {"--log-bin", "--binlog-format=ROW", "--wsrep-on=ON", "--innodb-autoinc-lock-mode=2"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
