@@ -268,3 +268,23 @@ func TestCauseIsRepeated(t *testing.T) {
 		return c.Ready && strings.Contains(c.Reason, "the changes of a table are not known up to now: source:orders-db")
 	})
 }
+
+// TestWrongIDs has another ID in the database's log than in the table, as if the log was read wrongly.
+func TestWrongIDs(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	redis := bed.Redis()
+	table := mariaTable(t, bed, 10, "--log-bin", "--binlog-format=ROW", "--server-id=1")
+	gate := table.gate(bed, redis.Addr(), tableSettings{member: "one", source: ", follow: binlog"})
+	gate.becomes(6000, "absent")
+	table.db.SetMaxOpenConns(1) // one session
+	for _, statement := range []string{"LOCK TABLES orders WRITE", "INSERT INTO orders VALUES (5000, 'x')", "SET sql_log_bin = 0",
+		"UPDATE orders SET id = 6000 WHERE id = 5000", "SET sql_log_bin = 1", "UNLOCK TABLES"} {
+		table.exec(statement)
+	}
+	gate.becomes(6000, "unknown")
+	bedtest.Eventually(t, "the condition names the column", func() bool {
+		c, _ := gate.condition("source orders-db")
+		return strings.Contains(c.Reason, "nothing counts as absent") && strings.Contains(c.Reason, "does not have an ID that its database's log has in column id")
+	})
+}

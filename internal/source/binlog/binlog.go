@@ -40,7 +40,7 @@ type Follower struct {
 	table  tableName
 	log    *slog.Logger
 
-	spotPatience time.Duration
+	spotEvery, spotPatience time.Duration // the constants; tests have shorter ones
 }
 
 // New returns a follower. It does not connect yet.
@@ -66,7 +66,7 @@ func New(opts Options) (*Follower, error) {
 	config.Timeout = cmp.Or(config.Timeout, timeout)
 	config.ReadTimeout, config.WriteTimeout = timeout, timeout
 	config.Logger = &mysql.NopLogger{} // errors are also returned
-	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger, spotPatience: spotPatience}, nil
+	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger, spotEvery: spotEvery, spotPatience: spotPatience}, nil
 }
 
 const (

@@ -67,7 +67,7 @@ func (r *tailer) applyOther(h *replication.EventHeader) error {
 	switch h.EventType {
 	case replication.XA_PREPARE_LOG_EVENT:
 		// It may be rolled back later. An ID too many does no harm.
-		r.spot.removed = true
+		r.spot.remove()
 		r.commit(h)
 	case replication.INCIDENT_EVENT:
 		return r.uncertain(h, "the server reports that its log lacks changes (incident)")
@@ -143,7 +143,7 @@ func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.Query
 	case hidesRows:
 		return r.uncertain(h, "a statement wrote rows, or may have, or has changed the table, and the log has the statement only")
 	}
-	r.spot.removed = true // TRUNCATE, for example
+	r.spot.remove() // TRUNCATE, for example
 	if !r.tx.rows {
 		r.commit(h)
 	}
@@ -161,7 +161,7 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 		return nil
 	}
 	if event.Type() == replication.EnumRowsEventTypeDelete {
-		r.spot.removed = true
+		r.spot.remove()
 		return nil
 	}
 	if err := r.layout.check(event.Table); err != nil {
@@ -185,7 +185,7 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 			if r.isUnchanged(event, i) {
 				continue
 			}
-			r.spot.removed = true
+			r.spot.remove()
 		}
 		id, bad := r.idOf(event, i, inserts)
 		if bad != "" {

@@ -26,14 +26,20 @@ type spotCheck struct {
 	ask     chan []string
 	answers chan spotAnswer
 
-	texts   []string // of the columns of the ID that is looked up; nil: none
-	since   time.Time
-	due     time.Time // of the next ID
-	removed bool      // the log shows that rows may have lost their IDs since
+	id      *spotID // that is looked up; nil: none
+	latest  *spotID // since that one; nil: none
+	due     time.Time
 	asked   bool
 	answer  *spotAnswer
 	missing int  // IDs in a row
-	proved  bool // the last ID was found
+	proved  bool // an ID was found
+}
+
+// spotID is an ID that the log has.
+type spotID struct {
+	texts   []string // of its columns
+	since   time.Time
+	removed bool // the log shows that rows may have lost their IDs since
 }
 
 // spotAnswer is whether the table had the ID, before the log's end.
@@ -47,25 +53,40 @@ func newSpotCheck() *spotCheck {
 	return &spotCheck{ask: make(chan []string), answers: make(chan spotAnswer)}
 }
 
-// take chooses an ID that the log has, if one is due.
+// take notes an ID that the log has. It is looked up if one is due, or if the one before is missing.
 func (s *spotCheck) take(texts []string) {
-	if now := time.Now(); s.texts == nil && !now.Before(s.due) {
-		s.texts, s.since, s.removed = slices.Clone(texts), now, false
+	place := &s.id
+	if s.id != nil {
+		place = &s.latest
+	}
+	if now := time.Now(); *place == nil && !now.Before(s.due) || *place != nil && (*place).removed {
+		*place = &spotID{texts: slices.Clone(texts), since: now}
+	}
+}
+
+// remove notes that rows may have lost their IDs.
+func (s *spotCheck) remove() {
+	for _, id := range []*spotID{s.id, s.latest} {
+		if id != nil {
+			id.removed = true
+		}
 	}
 }
 
 // restart begins a connection. Without an index no ID is looked up.
 func (s *spotCheck) restart(indexed bool) {
 	if s.asked, s.answer = false, nil; !indexed {
-		s.texts, s.missing = nil, 0
+		s.id, s.latest, s.missing = nil, nil, 0
 	}
 }
 
 // drop ends the look at an ID.
-func (s *spotCheck) drop(pause time.Duration) { s.texts, s.due = nil, time.Now().Add(pause) }
+func (s *spotCheck) drop(pause time.Duration) {
+	s.id, s.latest, s.due = nil, nil, time.Now().Add(pause)
+}
 
 // doubtful reports whether no ID was found yet, and one is missing or is looked up.
-func (s *spotCheck) doubtful() bool { return !s.proved && (s.texts != nil || s.missing > 0) }
+func (s *spotCheck) doubtful() bool { return !s.proved && (s.id != nil || s.missing > 0) }
 
 // newSpotClient returns a client that looks IDs up. It keeps no connection, and does not wait for locks.
 func (f *Follower) newSpotClient() (*serverClient, error) {
@@ -130,11 +151,11 @@ func (a *serverClient) has(ctx context.Context, l *layout, s server, texts []str
 
 // requestLookup asks for the ID that is looked up.
 func (r *tailer) requestLookup() {
-	if r.spot.texts == nil || r.spot.asked {
+	if r.spot.id == nil || r.spot.asked {
 		return
 	}
 	select {
-	case r.spot.ask <- r.spot.texts:
+	case r.spot.ask <- r.spot.id.texts:
 		r.spot.asked = true
 	default: // lookUp has not begun, or passes an answer on
 	}
@@ -146,20 +167,20 @@ func (r *tailer) judge() error {
 	if s.answer == nil || r.tx.open() || s.answer.err == nil && !r.reached(s.answer.end) {
 		return nil
 	}
-	a, since := *s.answer, time.Since(s.since)
+	a, since := *s.answer, time.Since(s.id.since)
 	s.answer, s.asked = nil, false
 	switch {
 	case a.err != nil:
 		r.log.Debug("an ID of the log was not looked up", "error", follow.OneLine(a.err))
-		s.drop(spotEvery)
+		s.drop(r.spotEvery)
 	case a.found:
 		s.missing, s.proved = 0, true
-		s.drop(spotEvery)
-	case s.removed:
-		s.drop(spotPatience) // another one may stay
+		s.drop(r.spotEvery)
+	case s.id.removed:
+		s.drop(r.spotPatience) // another one may stay
 	case since >= r.spotPatience:
 		s.missing++
-		s.drop(0)
+		s.id, s.latest, s.due = s.latest, nil, time.Time{}
 		r.log.Warn("the table does not have an ID of its database's log", "table", r.layout.table.String(), "in_a_row", s.missing)
 		if s.missing == spotMissing {
 			return follow.Permanent(fmt.Errorf("%w: the table does not have the last %d IDs that were looked up: column %s is read wrongly, or rows are deleted at once by a foreign key; use follow: poll",
