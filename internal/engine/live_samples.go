@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/spelling"
 )
 
 // checkSource reads a few IDs of a filter's source, and compares them with the rules.
@@ -44,58 +44,36 @@ func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
 // with two spellings is settled twice, and its lookup by the other one is refused.
 func (l *liveCheck) checkSpellings(ctx context.Context, filter, name string) {
 	c, parts := l.config.Sources[name], l.config.Filters[filter].Parts
-	err := loader.Alike(ctx, name, c, parts, func(columns []source.Alike) error {
+	err := loader.Alike(ctx, name, c, parts, func(columns []spelling.Column) error {
 		for i := range l.config.Rules {
 			r := &l.config.Rules[i]
 			if !l.concerns(r, filter) {
 				continue
 			}
-			check := func(path string, column *source.Alike, id config.ID) error {
-				var failure error
-				twins, err := rules.FindTwins(id, &column.Equality, func(one, other string) bool {
-					same, err := column.Same(one, other)
-					if err != nil {
-						failure = err
-					}
-					return same
-				})
-				if failure != nil || err != nil || twins == nil {
-					return errors.Join(failure, err)
-				}
-				l.twins(path, r, fmt.Sprintf("column %s (%s) of table %s (sources.%s)", column.Column, column.Type, c.Table, name), column.IsNumber, twins)
-				return nil
+			formats, err := rules.FormatsOfRule(l.config, r)
+			if err != nil {
+				return err
 			}
-			for n, part := range parts {
-				if err := check(fmt.Sprintf("rules[%d].parts.%s", i, part), &columns[n], r.Parts[part]); err != nil {
-					return err
-				}
+			twins, err := rules.FindTwins(formats, columns)
+			if err != nil {
+				return err
 			}
-			for _, id := range r.IDs {
-				if err := check(fmt.Sprintf("rules[%d].id", i), &columns[len(parts)], id); err != nil {
-					return err
+			for _, t := range twins {
+				path := fmt.Sprintf("rules[%d].id", i)
+				if t.Column < len(parts) {
+					path = fmt.Sprintf("rules[%d].parts.%s", i, parts[t.Column])
+				}
+				message := fmt.Sprintf("rule %s: %s (table %s, sources.%s)", r.Name, t.Text, c.Table, name)
+				if r.Mode.Enforces() {
+					l.misfit(path, message)
+				} else {
+					l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: message})
 				}
 			}
 		}
 		return nil
 	})
 	l.report("sources."+name, err)
-}
-
-// twins reports two IDs of a rule that a column takes for the same.
-func (l *liveCheck) twins(path string, r *config.Rule, where string, isNumber bool, t *rules.Twins) {
-	remedy := "let the pattern accept one of them"
-	switch {
-	case isNumber:
-		remedy = "write format: digits"
-	case t.ByCase:
-		remedy = "write case: fold"
-	}
-	message := fmt.Sprintf("%q and %q are two orders to rule %s, with a lock and a place in the filter each, and %s takes them for one: %s here", t.One, t.Other, r.Name, where, remedy)
-	if r.Mode.Enforces() {
-		l.misfit(path, message)
-		return
-	}
-	l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: message})
 }
 
 // checkSample compares a sample with each rule whose requests name the orders of the source.

@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/spelling"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -66,7 +67,7 @@ func SampleTable(ctx context.Context, name string, c config.Source, parts []stri
 }
 
 // Alike calls do with what the columns of a table take for the same.
-func Alike(ctx context.Context, name string, c config.Source, parts []string, do func(columns []source.Alike) error) error {
+func Alike(ctx context.Context, name string, c config.Source, parts []string, do func(columns []spelling.Column) error) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	table, err := newTableSource(name, c, parts, nil, slog.New(slog.DiscardHandler))

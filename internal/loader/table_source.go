@@ -19,6 +19,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/spelling"
 )
 
 // tableSource reads the IDs of a filter from a table.
@@ -99,6 +100,13 @@ func newTableSource(name string, c config.Source, parts []string, formats []orde
 	opts := tableOptions(c, parts)
 	opts.Check, opts.Logger = rules.Check(formats), log
 	opts.Wider = func(most string) bool { return rules.Wider(formats, most) }
+	opts.Twins = func(columns []spelling.Column) (warnings []string, err error) {
+		twins, err := rules.FindTwins(formats, columns)
+		for _, t := range twins {
+			warnings = append(warnings, t.Text)
+		}
+		return warnings, err
+	}
 	opts.OnMarkDropped = func(reason string) {
 		s.void()
 		if s.dropped != nil {

@@ -1,54 +1,116 @@
 package rules
 
 import (
-	"github.com/ordergate/ordergate/config"
+	"errors"
+	"fmt"
+
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/spelling"
 )
+
+// Twins says that a column takes two IDs for the same order, and what to do.
+type Twins struct {
+	Column int // of the IDs' columns, with those of their parts before it
+	Text   string
+}
+
+// FindTwins returns what a database takes for one order and formats for two. Columns are those of
+// the IDs, with those of their parts before it.
+func FindTwins(formats []order.Format, columns []spelling.Column) (all []Twins, err error) {
+	for i := range formats {
+		list, err := twinsOf(&formats[i], columns)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			c, part := &columns[t.column], "id"
+			if t.column < len(columns)-1 {
+				part = "part"
+			}
+			remedy := "let its pattern accept one of them"
+			switch {
+			case c.IsNumber:
+				remedy = "write format: digits"
+			case t.byCase:
+				remedy = "write case: fold"
+			}
+			all = append(all, Twins{t.column, fmt.Sprintf("column %s (%s) takes %q and %q for one order, and the rule for two, with a lock and a place in the filter each: %s in the rule's %s",
+				c.Name, c.Type, t.one, t.other, remedy, part)})
+		}
+	}
+	return all, nil
+}
+
+// twins are two IDs of a format that a column takes for the same.
+type twins struct {
+	one, other string
+	column     int
+	byCase     bool // [order.Format].Case can make one of all such IDs
+}
 
 // uuidAsIs matches a UUID with letters of one case.
 const uuidAsIs = `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`
 
-// Twins are two IDs of a rule that a column takes for the same.
-type Twins struct {
-	One, Other string
-	ByCase     bool // [config.ID].Case can make one of all such IDs
+// twinsOf returns two IDs of a format, although a column takes them for the same, for each column that
+// does. Numbers have one spelling, as have UUIDs in one case.
+func twinsOf(f *order.Format, columns []spelling.Column) (all []twins, err error) {
+	formats := []order.Format{*f}
+	if f.Kind == order.Composed {
+		formats = f.Composite.Formats
+	}
+	if len(formats) != len(columns) {
+		return nil, nil
+	}
+	for i := range formats {
+		t, err := twinsIn(&formats[i], &columns[i])
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			t.column = i
+			all = append(all, *t)
+		}
+	}
+	return all, nil
 }
 
-// FindTwins returns two texts that are different IDs, although a column takes them for the same; nil:
-// there are none. Numbers have one spelling, as have UUIDs in one case.
-func FindTwins(id config.ID, equal *spelling.Equality, same func(one, other string) bool) (*Twins, error) {
-	expr := id.Pattern
+func twinsIn(f *order.Format, c *spelling.Column) (*twins, error) {
+	expr := uuidAsIs
 	switch {
-	case id.Format == config.FormatUUID && id.Case == config.CaseAsIs:
-		expr = uuidAsIs
-	case id.Format != config.FormatPattern:
+	case f.Kind == order.Pattern:
+		expr = f.Pattern.String()
+	case f.Kind != order.UUID || f.Case != order.AsIs:
 		return nil, nil
-	case id.FoldsCase():
-		expr = "(?i:" + expr + ")"
 	}
-	find := func(id config.ID) (*Twins, error) {
-		f, err := format(id)
-		if err != nil {
-			return nil, err
-		}
-		one, other, found, err := spelling.Find(expr, id.MinLength, id.FoldsCase(), equal, func(one, other string) bool {
+	find := func(f *order.Format) (*twins, error) {
+		var failure error
+		one, other, found, err := spelling.Find(expr, f.Min, f.Case != order.AsIs, &c.Equality, func(one, other string) bool {
 			a, isOne := f.Canonical(one)
 			b, isOther := f.Canonical(other)
-			return isOne && isOther && a != b && same(one, other)
+			if !isOne || !isOther || a == b {
+				return false
+			}
+			same, err := c.Same(one, other)
+			failure = errors.Join(failure, err)
+			return same
 		})
-		if err != nil || !found {
+		if err = errors.Join(failure, err); err != nil || !found {
 			return nil, err
 		}
-		return &Twins{One: one, Other: other}, nil
+		return &twins{one: one, other: other}, nil
 	}
-	twins, err := find(id)
-	if twins != nil && !id.FoldsCase() {
-		id.Case = config.CaseLower
-		others, err := find(id)
-		if err != nil {
+	t, err := find(f)
+	if t == nil || f.Case != order.AsIs {
+		return t, err
+	}
+	folded := *f
+	folded.Case = order.Lower
+	if f.Kind == order.Pattern {
+		if folded.Pattern, err = order.CompilePattern(expr, order.Lower); err != nil {
 			return nil, err
 		}
-		twins.ByCase = others == nil
 	}
-	return twins, err
+	others, err := find(&folded)
+	t.byCase = others == nil
+	return t, err
 }

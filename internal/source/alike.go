@@ -20,30 +20,15 @@ const (
 	familyUUID                 // the value
 )
 
-// Alike describes a column by the texts that it takes for the same.
-type Alike struct {
-	Column   string
-	Type     string // with its collation
-	IsNumber bool
-	spelling.Equality
-	same func(a, b string) (bool, error)
-}
-
-// Same asks the database whether the column takes two texts for the same.
-func (a *Alike) Same(one, other string) (bool, error) { return a.same(one, other) }
-
-// Alike calls do with the columns of an order's parts and its ID, in the order of the full ID.
-func (t *Table) Alike(ctx context.Context, do func(columns []Alike) error) error {
+// Alike calls do with the columns of an order's parts and its ID, in the order of the full ID. They
+// can be asked until do returns.
+func (t *Table) Alike(ctx context.Context, do func(columns []spelling.Column) error) error {
 	err := t.withConn(ctx, func(c conn, l *layout) error {
-		var all []Alike
-		for _, one := range append(slices.Clip(l.parts), l.id) {
-			a, err := one.alike(ctx, c, l.kind)
-			if err != nil {
-				return fmt.Errorf("column %s: asking which texts it takes for the same: %w", one.name, err)
-			}
-			all = append(all, a)
+		columns, err := l.alike(ctx, c)
+		if err != nil {
+			return err
 		}
-		return do(all)
+		return do(columns)
 	})
 	if err != nil {
 		return fmt.Errorf("comparing texts in %s: %w", t.name, err)
@@ -51,13 +36,40 @@ func (t *Table) Alike(ctx context.Context, do func(columns []Alike) error) error
 	return nil
 }
 
+func (l *layout) alike(ctx context.Context, on conn) (columns []spelling.Column, err error) {
+	for _, c := range append(slices.Clip(l.parts), l.id) {
+		one, err := c.alike(ctx, on, l.kind)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: asking which texts it takes for the same: %w", c.name, err)
+		}
+		columns = append(columns, one)
+	}
+	return columns, nil
+}
+
+// warnTwins warns of texts that the columns take for the same, once. A reading does not fail for it.
+func (t *Table) warnTwins(ctx context.Context, on conn, l *layout) {
+	if t.opts.Twins == nil || t.asked.Load() {
+		return
+	}
+	columns, err := l.alike(ctx, on)
+	if err != nil {
+		return // the next connection asks again
+	}
+	warnings, err := t.opts.Twins(columns)
+	if err == nil {
+		l.warnings = append(l.warnings, warnings...)
+		t.asked.Store(true)
+	}
+}
+
 // alike asks about each pair of characters, and each character within a text.
-func (c *column) alike(ctx context.Context, on conn, kind Kind) (Alike, error) {
-	a := Alike{Column: c.name, Type: c.typ, IsNumber: c.family == familyNumber, Equality: *spelling.Bytewise()}
+func (c *column) alike(ctx context.Context, on conn, kind Kind) (spelling.Column, error) {
+	a := spelling.Column{Name: c.name, Type: c.typ, IsNumber: c.family == familyNumber, Equality: *spelling.Bytewise()}
 	if c.collation != "" {
 		a.Type += ", collation " + c.collation
 	}
-	a.same = func(one, other string) (same bool, err error) {
+	a.Same = func(one, other string) (same bool, err error) {
 		if c.family == otherFamily {
 			return one == other, nil
 		}
@@ -67,8 +79,8 @@ func (c *column) alike(ctx context.Context, on conn, kind Kind) (Alike, error) {
 		if kind == Postgres {
 			in.in, from = "%s::text", ""
 		}
-		a, b := fmt.Sprintf(c.value, s.bind(in, one)), fmt.Sprintf(c.value, s.bind(in, other))
-		s.text = "SELECT 1" + from + " WHERE " + a + " = " + b
+		x, y := fmt.Sprintf(c.value, s.bind(in, one)), fmt.Sprintf(c.value, s.bind(in, other))
+		s.text = "SELECT 1" + from + " WHERE " + x + " = " + y
 		err = on.query(ctx, s, func([][]byte) { same = true })
 		if isNoValue(err) {
 			return false, nil
@@ -77,13 +89,13 @@ func (c *column) alike(ctx context.Context, on conn, kind Kind) (Alike, error) {
 	}
 	switch c.family {
 	case familyNumber:
-		a.Zeros, a.Tail = true, kind == MySQL
+		a.Equality.Zeros, a.Equality.Tail = true, kind == MySQL
 		return a, nil
 	case familyUUID:
 		for x := byte('a'); x <= 'f'; x++ {
 			a.Equality.Same(x, x-'a'+'A')
 		}
-		a.Ignored['-'] = true
+		a.Equality.Ignored['-'] = true
 		return a, nil
 	case otherFamily:
 		return a, nil
@@ -92,9 +104,9 @@ func (c *column) alike(ctx context.Context, on conn, kind Kind) (Alike, error) {
 		one, _ := strconv.Atoi(string(row[0]))
 		switch other, _ := strconv.Atoi(string(row[1])); other {
 		case ignored:
-			a.Ignored[one] = true
+			a.Equality.Ignored[one] = true
 		case zeros:
-			a.Zeros = true
+			a.Equality.Zeros = true
 		default:
 			a.Equality.Same(byte(one), byte(other))
 		}

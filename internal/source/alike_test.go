@@ -1,9 +1,14 @@
 package source
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/spelling"
 )
 
 // TestAlike has columns of many types and collations, and texts that the database finds by another.
@@ -57,9 +62,9 @@ func TestAlike(t *testing.T) {
 				s.exec(t, "CREATE TABLE "+name+" (id {key}, order_id "+tt.typ+")", "INSERT INTO "+name+" (order_id) VALUES ('"+tt.stored+"')")
 				table, err := NewTable(s.options(name))
 				must(t, err)
-				must(t, table.Alike(t.Context(), func(columns []Alike) error {
+				must(t, table.Alike(t.Context(), func(columns []spelling.Column) error {
 					a := columns[0]
-					if a.Column != "order_id" || a.IsNumber != tt.isNumber {
+					if a.Name != "order_id" || a.IsNumber != tt.isNumber {
 						t.Errorf("%+v", a)
 					}
 					for _, other := range slices.Concat(tt.found, tt.unfound) {
@@ -76,7 +81,7 @@ func TestAlike(t *testing.T) {
 						if len(other) == len(tt.stored) && !a.IsNumber {
 							alike := true
 							for k := range other {
-								alike = alike && a.Class[other[k]] == a.Class[tt.stored[k]]
+								alike = alike && a.Equality.Class[other[k]] == a.Equality.Class[tt.stored[k]]
 							}
 							if alike != want {
 								t.Errorf("%s and %s are alike: %v", tt.stored, other, alike)
@@ -86,6 +91,32 @@ func TestAlike(t *testing.T) {
 					return nil
 				}))
 			})
+		}
+	})
+}
+
+// TestAlikeInTheLog has a table with a warning about it, which is logged once.
+func TestAlikeInTheLog(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		s.exec(t, "CREATE TABLE alike (id {key}, order_id VARCHAR(40))")
+		var log bytes.Buffer
+		opts := s.options("alike")
+		opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		asked := 0
+		opts.Twins = func(columns []spelling.Column) ([]string, error) {
+			asked++
+			same, err := columns[0].Same("ab", "AB")
+			return []string{fmt.Sprintf("%s: %v", columns[0].Name, same)}, err
+		}
+		table, err := NewTable(opts)
+		must(t, err)
+		for range 2 {
+			_, err := table.Check(t.Context())
+			must(t, err)
+		}
+		if want := fmt.Sprintf("order_id: %v", s.kind == MySQL); asked != 1 || strings.Count(log.String(), want) != 1 {
+			t.Errorf("asked %d times, logged %s, want %s", asked, log.String(), want)
 		}
 	})
 }

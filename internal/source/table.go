@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/spelling"
 )
 
 // Kind is a kind of database.
@@ -73,7 +74,9 @@ type TableOptions struct {
 	Check func(id string) (reason string)
 	// Wider reports whether rules accept a number above the largest one that the ID column can
 	// hold, which is a warning; nil: they do not.
-	Wider    func(most string) bool
+	Wider func(most string) bool
+	// Twins returns what to warn of in what the columns of the ID take for the same; nil: nothing.
+	Twins    func(columns []spelling.Column) (warnings []string, err error)
 	Progress func(Step) // called after each batch, by the goroutine that reads
 	// OnMarkDropped is called by [Table.Tail] when its mark no longer holds, before the whole table
 	// is read again. Earlier rows may have come from another table. Nil: no call.
@@ -135,6 +138,7 @@ type Table struct {
 	name string // for errors and the log
 
 	queries atomic.Int64
+	asked   atomic.Bool // by warnTwins
 	mu      sync.Mutex
 	warned  map[string]bool
 }
@@ -200,9 +204,11 @@ func (t *Table) withConn(ctx context.Context, do func(conn, *layout) error) erro
 		return err
 	}
 	defer c.close()
+	counted := countingConn{c, &t.queries}
 	l.warnNarrow(t.opts.Wider)
+	t.warnTwins(ctx, counted, l)
 	t.warn(l.warnings)
-	return do(countingConn{c, &t.queries}, l)
+	return do(counted, l)
 }
 
 // openingQueries is the largest number of queries for connecting and reading the structure.

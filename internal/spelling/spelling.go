@@ -29,6 +29,16 @@ func Bytewise() *Equality {
 	return &e
 }
 
+// Column is a column of a database.
+type Column struct {
+	Name     string
+	Type     string // with its collation
+	IsNumber bool
+	Equality Equality
+	// Same asks the database whether the column takes two texts for the same.
+	Same func(one, other string) (bool, error)
+}
+
 // Same makes two characters the same.
 func (e *Equality) Same(a, b byte) {
 	from, to := e.Class[b], e.Class[a]

@@ -53,20 +53,20 @@ func TestCheckSpellings(t *testing.T) {
 		name, kinds, table, id, more string // of the rules
 		stderr                       string // "": nothing
 	}{
-		{"both cases", "mysql", "anycase", code, "", one + `"AA0" and "Aa0" are two orders to rule settle, with a lock and a place in the filter each, and column code (varchar(40), collation utf8mb4_general_ci) of table anycase (sources.db) takes them for one: write case: fold here`},
-		{"both cases", "postgres", "anycase", code, "", one + `"AA0" and "Aa0" are two orders to rule settle, with a lock and a place in the filter each, and column code (citext, collation pg_catalog."default") of table anycase (sources.db) takes them for one: write case: fold here`},
+		{"both cases", "mysql", "anycase", code, "", one + `rule settle: column code (varchar(40), collation utf8mb4_general_ci) takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's id (table anycase, sources.db)`},
+		{"both cases", "postgres", "anycase", code, "", one + `rule settle: column code (citext, collation pg_catalog."default") takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's id`},
 		{"both cases that fold", "mysql postgres", "anycase", code + ", case: upper", "", ""},
 		{"one case", "mysql postgres", "anycase", `format: pattern, pattern: "[A-Z]{2}-[0-9]+"`, "", ""},
 		{"both cases that differ", "mysql postgres", "bytewise", code, "", ""},
-		{"observed", "mysql postgres", "anycase", code, "mode: observe, ", "note: write case: fold here"},
-		{"a mark", "postgres", "anymark", code, "", one + `"AA0" and "AA-0" are two orders to rule settle`},
+		{"observed", "mysql postgres", "anycase", code, "mode: observe, ", "note: write case: fold in the rule's id"},
+		{"a mark", "postgres", "anymark", code, "", `takes "AA0" and "AA-0" for one order, and the rule for two, with a lock and a place in the filter each: let its pattern accept one of them in the rule's id`},
 		{"a mark that each has", "postgres", "anymark", `format: pattern, pattern: "[A-Z]{2}-[0-9]+"`, "", ""},
-		{"a number in any form", "mysql postgres", "numbers", `format: pattern, pattern: "[0-9]{1,5}"`, "", one + `"0" and "00" are two orders to rule settle`},
-		{"text behind a number", "mysql", "numbers", `format: pattern, pattern: "[1-9][0-9]*[a-z]*"`, "", one + `"1" and "1a" are two orders to rule settle, with a lock and a place in the filter each, and column code (bigint(20)) of table numbers (sources.db) takes them for one: write format: digits here`},
+		{"a number in any form", "mysql postgres", "numbers", `format: pattern, pattern: "[0-9]{1,5}"`, "", `takes "0" and "00" for one order`},
+		{"text behind a number", "mysql", "numbers", `format: pattern, pattern: "[1-9][0-9]*[a-z]*"`, "", one + `rule settle: column code (bigint(20)) takes "1" and "1a" for one order, and the rule for two, with a lock and a place in the filter each: write format: digits in the rule's id`},
 		{"digits", "mysql postgres", "numbers", "format: digits, max: int64", "", ""},
 		{"a UUID", "mysql postgres", "uuids", "format: uuid", "", ""},
-		{"a UUID as it is", "mysql postgres", "uuids", "format: uuid, case: as_is", "", one + `"00000000-0000-0000-0000-00000000000a" and "00000000-0000-0000-0000-00000000000A" are two orders to rule settle`},
-		{"a part", "mysql postgres", "tenants", `format: digits`, `parts: {tenant: {header: x-tenant, format: pattern, pattern: "[A-Za-z]+"}}, `, `rules[0].parts.tenant: "A" and "a" are two orders to rule settle`},
+		{"a UUID as it is", "mysql postgres", "uuids", "format: uuid, case: as_is", "", `takes "00000000-0000-0000-0000-00000000000a" and "00000000-0000-0000-0000-00000000000A" for one order`},
+		{"a part", "mysql postgres", "tenants", `format: digits`, `parts: {tenant: {header: x-tenant, format: pattern, pattern: "[A-Za-z]+"}}, `, `takes "A" and "a" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's part`},
 	} {
 		for kind := range strings.FieldsSeq(tt.kinds) {
 			t.Run(tt.name+" "+kind, func(t *testing.T) {
