@@ -19,7 +19,7 @@ var version = ""
 func main() {} // Envoy never calls it
 
 func init() {
-	var shared runtimes
+	shared := runtimes{late: abi.Mute}
 	abi.Register("ordergate", func(text []byte) (abi.FilterConfig, error) { return open(&shared, os.Getenv, text) })
 }
 
@@ -41,7 +41,6 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Filter
 	unfollow := r.engine.WatchGate(adapter.Use)
 	return abi.FilterConfig{Adapter: adapter, Close: func() {
 		unfollow()
-		adapter.Close(cleanupTime)
-		shared.release(r) // the last release stops the engine: Envoy may be about to end
+		shared.release(r, adapter.Close)
 	}}, nil
 }

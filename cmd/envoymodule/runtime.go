@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	// cleanupTime limits how long ended streams may take to release their locks when Envoy
-	// ends or replaces its configuration. Redis has the same time again for holds that it
-	// did not accept at first.
-	cleanupTime = 5 * time.Second
+	// endTime limits how long Envoy waits for ordergate when it ends: for locks that are released or
+	// held, of all files at once. What is left expires.
+	endTime = 5 * time.Second
+	// stopTime is the part of it that the engine has to disconnect.
+	stopTime = time.Second
 	// adminRetry is the interval between attempts to listen at an address that is in use.
 	adminRetry = time.Second
 )
@@ -32,15 +33,18 @@ const (
 // listener, and again with each new configuration. The zero value is empty. It is safe for
 // concurrent use.
 type runtimes struct {
-	mu  sync.Mutex
-	all map[string]*runtime // by path
+	mu     sync.Mutex
+	all    map[string]*runtime // by path
+	late   func()              // called when Envoy no longer waits for what release has begun
+	ending sync.WaitGroup      // what release has begun
 }
 
 // runtime is an engine with its admin server.
 type runtime struct {
 	path   string
-	member string // its name in the change log, unless the file sets one; "": the address listen.admin
-	users  int    // guarded by runtimes.mu
+	member string         // its name in the change log, unless the file sets one; "": the address listen.admin
+	users  int            // guarded by runtimes.mu
+	closes sync.WaitGroup // of its users
 	engine *engine.Engine
 	log    *slog.Logger
 	admin  *http.Server
@@ -71,15 +75,42 @@ func (all *runtimes) get(path string, getenv func(string) string, log *slog.Logg
 	return r, nil
 }
 
-// release stops the engine after its last user has gone, and blocks until it has stopped.
-func (all *runtimes) release(r *runtime) {
+// release closes a user of the engine, which takes the given time at most, and stops the engine after
+// its last one. It does that in the background, since Envoy's main thread calls it, for each place of its
+// configuration. But the last release of all waits, for endTime at most: Envoy may be about to end.
+func (all *runtimes) release(r *runtime, closeUser func(within time.Duration)) {
+	end := time.Now().Add(endTime)
 	all.mu.Lock()
-	defer all.mu.Unlock()
-	if r.users--; r.users > 0 {
+	r.users--
+	last := r.users == 0
+	if last {
+		delete(all.all, r.path)
+	}
+	r.closes.Add(1)
+	all.ending.Go(func() {
+		closeUser(time.Until(end) - stopTime)
+		r.closes.Done()
+		if last {
+			r.closes.Wait()
+			r.stop(end.Add(-stopTime))
+		}
+	})
+	wait := len(all.all) == 0
+	all.mu.Unlock()
+	if !wait {
 		return
 	}
-	delete(all.all, r.path)
-	r.stop()
+	ended := make(chan struct{})
+	go func() {
+		all.ending.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Until(end)):
+		r.log.Warn("Redis does not answer, locks of calls that ended last expire by themselves")
+		all.late()
+	}
 }
 
 func start(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
@@ -174,12 +205,12 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 	}
 }
 
-// stop stops everything, and blocks until it has stopped.
-func (r *runtime) stop() {
+// stop stops everything, and blocks until it has stopped. What Redis has not accepted by a time is left.
+func (r *runtime) stop(by time.Time) {
 	r.cancel()
 	_ = r.admin.Close()
 	r.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	ctx, cancel := context.WithDeadline(context.Background(), by)
 	defer cancel()
 	r.engine.AwaitLateEnds(ctx)
 	r.engine.Close()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -81,11 +82,11 @@ func TestOneForAll(t *testing.T) {
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	}
 	bedtest.Eventually(t, "operators are answered", healthy)
-	all.release(first)
+	all.release(first, func(time.Duration) {})
 	if !healthy() {
 		t.Error("it ended while a filter uses it")
 	}
-	all.release(second)
+	all.release(second, func(time.Duration) {})
 	if healthy() {
 		t.Error("it did not end")
 	}
@@ -94,7 +95,7 @@ func TestOneForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "it is there again", healthy)
-	all.release(third)
+	all.release(third, func(time.Duration) {})
 }
 
 // TestPlaces has engines of several Envoys on a host be members of their own of the change
@@ -122,11 +123,41 @@ func TestPlaces(t *testing.T) {
 		return err == nil && n == int64(len(made))
 	})
 	for _, r := range made {
-		all.release(r)
+		all.release(r, func(time.Duration) {})
 	}
 	if n, err := client.ZCard(t.Context(), "ordergate:{orders}:members").Result(); err != nil || n != 0 {
 		t.Errorf("%d members are left, error %v", n, err)
 	}
+}
+
+// TestEndsWhileRedisHangs ends two files whose locks Redis does not release. Envoy's main thread waits for
+// neither of them alone, and for both not longer than endTime.
+func TestEndsWhileRedisHangs(t *testing.T) {
+	server := bedtest.New(t).Redis()
+	late := make(chan struct{})
+	all := runtimes{late: func() { close(late) }}
+	var made []*runtime
+	for range 2 {
+		path := filepath.Join(t.TempDir(), "ordergate.yaml")
+		text := strings.Replace(gated, "ADDR", `""`, 1) + "redis: {addresses: [" + server.Addr() + "]}\n"
+		bedtest.Check(t, os.WriteFile(path, []byte(text), 0o600))
+		r, err := all.get(path, noEnv, slog.New(slog.DiscardHandler))
+		bedtest.Check(t, err)
+		made = append(made, r)
+	}
+	bedtest.Check(t, server.Pause())
+	left := make(chan struct{})
+	hangs := func(time.Duration) { <-left }
+	all.release(made[0], hangs) // returns
+	begin := time.Now()
+	all.release(made[1], hangs)
+	<-late
+	if took := time.Since(begin); took > 2*endTime {
+		t.Errorf("Envoy waits for %v", took)
+	}
+	close(left)
+	bedtest.Check(t, server.Resume())
+	all.ending.Wait()
 }
 
 // freeAddr returns an address that was free just now.

@@ -78,6 +78,7 @@ func ordergateNew(name, config C.envoy_dynamic_module_type_envoy_buffer) (handle
 		logRefusal("there is no such filter in this module", "filter_name", got, "want", filter.name)
 		return 0
 	}
+	mute.Store(false)
 	p, err := filter.open(C.GoBytes(unsafe.Pointer(config.ptr), C.int(config.length)))
 	if err != nil {
 		logRefusal("the configuration cannot be used", "error", err)
@@ -151,8 +152,17 @@ func writeStep(into *C.ordergate_step, step envoymodule.Step) {
 // Log is Envoy's log. It needs no stream and no configuration.
 type Log struct{}
 
+// mute is set while Envoy may have ended, and with it the log.
+var mute atomic.Bool
+
+// Mute ends the log, until Envoy opens a filter again.
+func Mute() { mute.Store(true) }
+
 // Enabled implements envoymodule.Output.
 func (Log) Enabled(l slog.Level) bool {
+	if mute.Load() {
+		return false
+	}
 	if l < slog.LevelInfo { // called for every refusal
 		return atomic.LoadUint32((*uint32)(unsafe.Pointer(&C.ordergate_debug))) != 0
 	}
