@@ -108,6 +108,11 @@ func TestFrontController(t *testing.T) {
 		{"escaped slashes", "GET", "/%2Fx/orders/42", nil, "", "path_near"},
 
 		{"another method", "POST", "/orders/42", nil, "", ""},
+		{"another method, and the choice of a rule", "POST", "/orders/42?action=settle", nil, "", "parameter_alias"},
+		{"another method, and the choice in a form", "POST", "/orders/42", formed, "action=settle", "parameter_alias"},
+		{"another method, and another choice", "POST", "/orders/42?action=cancel", nil, "", ""},
+		{"another method, and a form", "POST", "/orders/42", formed, "id=42&note=x", ""},
+		{"another method, and the path of a settlement", "POST", "/orders/42?page=/refund", nil, "", "front_controller"},
 		{"with JSON", "PUT", "/orders/42", HeaderList{{"content-type", "application/json"}}, "{}", ""},
 		{"override", "POST", "/orders/42", HeaderList{{"x-http-method-override", "GET"}}, "", "method_override"},
 		{"override in lower case", "POST", "/orders/42", HeaderList{{"x-method-override", "get"}}, "", "method_override"},

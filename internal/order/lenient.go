@@ -8,14 +8,15 @@ import (
 
 // screenUnmatched checks a request that no rule matches literally. Chooses means that
 // parameters choose the code that runs at its path. Chosen means that they choose that of a rule,
-// for another method, of which a front controller knows nothing.
-func (t *Table) screenUnmatched(req Request, path string, chooses, chosen bool) Match {
+// for another method, of which a front controller knows nothing. Page means that the path is that of a
+// rule for other methods behind one.
+func (t *Table) screenUnmatched(req Request, path string, chooses, chosen, page bool) Match {
 	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
 	}
 	s := screening{table: t, req: &req, rule: -1, chosen: chooses || chosen, mounts: t.mountOf(path)}
 	controls := t.isController(path, t.controllers)
-	if !s.chosen && !controls && len(s.mounts) == 0 {
+	if !s.chosen && !controls && !page && len(s.mounts) == 0 {
 		return Match{Rule: -1}
 	}
 	s.orders = chosen || !chooses && controls && !t.isController(path, t.chosen)

@@ -245,7 +245,7 @@ func (t *Table) Match(req Request) Match {
 func (t *Table) match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.screenUnmatched(req, path, false, false)
+		return t.screenUnmatched(req, path, false, false, false)
 	}
 	f := t.findExact(&req, path)
 	if bare, ok := withoutSession(path); ok && t.lenient.session {
@@ -274,10 +274,12 @@ func (t *Table) match(req Request) Match {
 		}
 	}
 	chooses := f.selecting < len(t.rules)
-	if !chooses && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
+	// Behind a front controller, a page that a rule leaves to other methods may choose by a parameter, too.
+	page := f.passing < len(t.rules) && profiles[t.rules[f.passing].Backend].indexPHP && len(t.selectors) > 0
+	if !chooses && !page && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
-	return t.screenUnmatched(req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0)
+	return t.screenUnmatched(req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0, page)
 }
 
 // finder searches a tree for a path.
