@@ -3,6 +3,7 @@ package lockmw
 import (
 	"net/url"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // The messages that Envoy should send after the request's headers.
@@ -64,10 +66,11 @@ func without(names []string, others ...[]string) *extproc.HeaderMutation {
 // headers until it has the reply to the body. The wanted parts of the response must be
 // named here.
 //
-// Meanwhile an enforced settlement has a path that no backend serves. If Envoy does not
-// send the body, nothing is settled without a lock. The reply that forwards the request
-// restores the path. Any other request that ext_authz has sealed gets its path at once.
-func (p *forwarding) askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
+// Meanwhile an enforced settlement has a path that no backend serves, and a body of a type that none
+// reads: a front controller goes by the body alone. If Envoy does not send the body, nothing is settled
+// without a lock. The reply that forwards the request restores both. Any other request that ext_authz has
+// sealed gets its path at once.
+func (p *forwarding) askForBody(call *gate.Call, req *order.Request) *extproc.ProcessingResponse {
 	mode := &procmode.ProcessingMode{
 		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
@@ -86,8 +89,13 @@ func (p *forwarding) askForBody(call *gate.Call, path string) *extproc.Processin
 	switch {
 	case call.HidesPath():
 		mode.RequestTrailerMode = procmode.ProcessingMode_SEND // they may come without a body
-		mutation = withPath(unseenPath + url.QueryEscape(path[:min(len(path), maxShownPath)]))
-		p.hiddenPath = path
+		mutation = withPath(unseenPath + url.QueryEscape(req.Target[:min(len(req.Target), maxShownPath)]))
+		p.hiddenPath = req.Target
+		// Envoy goes by gRPC's type, and gRPC's servers by the path.
+		if text := contentTypeOf(req.Header); text != "" && !gate.IsGRPCType(text) {
+			mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, unseenType))
+			p.hiddenType = text
+		}
 	case p.hiddenPath != "":
 		mutation = withPath(p.hiddenPath)
 		p.hiddenPath = ""
@@ -102,6 +110,8 @@ func withPath(path string) *extproc.HeaderMutation {
 
 const (
 	headerPath = ":path"
+	headerType = "content-type"
+	unseenType = "application/vnd.ordergate.body-not-seen"
 	unseenPath = "/.ordergate/body-not-seen?ordergate="
 	// maxShownPath bounds the part of a hidden path that appears in an access log, in
 	// bytes.
@@ -134,13 +144,28 @@ var (
 type forwarding struct {
 	at         replyStage
 	hiddenPath string   // the request's path; "": it is not hidden
+	hiddenType string   // the same for the type of its body
 	forged     []string // the client's headers that only ordergate may send
 }
 
-// reply forwards the request, with its path.
+// contentTypeOf returns the first Content-Type of a request, "" if there is none.
+func contentTypeOf(header order.Header) string {
+	for cursor := 0; ; {
+		name, value, next := header.Next(cursor)
+		if next < 0 || name == headerType {
+			return strings.Clone(value)
+		}
+		cursor = next
+	}
+}
+
+// reply forwards the request, with its path and type.
 func (p *forwarding) reply(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
 	if p.hiddenPath != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerPath, p.hiddenPath))
+	}
+	if p.hiddenType != "" {
+		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, p.hiddenType))
 	}
 	return onRequest(p.at, mutation, mode)
 }

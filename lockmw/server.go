@@ -158,7 +158,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		s.checkAuthz(a.gate, &call)
 	}
 	if call.NeedsBody && !call.Decision.Refused {
-		body, other, err := s.fetchBody(stream, pass.askForBody(&call, req.Target))
+		body, other, err := s.fetchBody(stream, pass.askForBody(&call, &req))
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()

@@ -73,6 +73,11 @@ func TestBodyUnseen(t *testing.T) {
 	if status, reasons := s.readiness(); status != 503 || !strings.Contains(reasons["request bodies"], "allow_mode_override") {
 		t.Errorf("readiness %d, %v", status, reasons)
 	}
+	for _, r := range b.seen() { // nor would one that goes by the body alone have taken it
+		if text := r.Header.Get("Content-Type"); strings.Contains(r.URL.Path, "/.ordergate/") && text != "application/vnd.ordergate.body-not-seen" {
+			t.Errorf("the backend got %s as %s", r.URL, text)
+		}
+	}
 	settle("/settle", "?do=504").want(t, 503, "unlocked")
 	settle("/settle", "?do=reset").want(t, 503, "unlocked")
 	if n := b.arrived("/settle"); n != 0 {

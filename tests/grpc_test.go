@@ -137,7 +137,7 @@ func TestGRPCByItsAnswer(t *testing.T) {
 		s := newStack(t, settings{backend: b.addr(), orders: 100, gate: shortLease})
 		id := 20
 		for _, contentType := range []string{"application/grpc", "application/grpc;x=1", "application/grpc-web"} {
-			for do, want := range map[string]fate{"": released, "204": released, "503": released, "answer&status=404": released, "answer&status=504": held} {
+			for do, want := range map[string]fate{"": released, "204": released, "500": released, "503": held, "answer&status=404": released, "answer&status=504": held} {
 				id++
 				order := fmt.Sprint(id)
 				s.must("POST", "/orders/"+order+"/settle?do="+do, "x", "content-type", contentType)
