@@ -150,6 +150,16 @@ func TestSettleOnce(t *testing.T) {
 			p.wantPaid(t, path, 1)
 		}
 	})
+	t.Run("in a browser", func(t *testing.T) {
+		path, script := "/orders/80/settle", []string{"Origin", "https://shop.example"}
+		s.must("POST", path+"?header=Access-Control-Allow-Origin:https://shop.example&header=Access-Control-Allow-Credentials:true", "", script...).want(t, 200, "")
+		again := s.must("POST", path, "", script...)
+		again.want(t, 200, "replayed")
+		if h := again.header; h.Get("Access-Control-Allow-Origin") != script[1] || h.Get("Access-Control-Allow-Credentials") != "true" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%v", h)
+		}
+		s.must("POST", path, "", "Origin", "https://other.example").want(t, 409, "duplicate")
+	})
 	t.Run("undone", func(t *testing.T) {
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
 		s.must("POST", "/orders/3/undo?status=404", "").want(t, 404, "")

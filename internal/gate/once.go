@@ -203,9 +203,12 @@ func SummarizeAnswer(text string) (AnswerSummary, error) {
 // answer returns the stored answer for a client.
 func (r *answerRecord) answer(body string, now time.Time) *Answer {
 	at := time.UnixMilli(r.At)
-	a := &Answer{Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+3)}
+	a := &Answer{Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+4)}
 	for _, h := range r.Headers {
 		a.Headers = append(a.Headers, Header{h[0], h[1]})
+	}
+	if !slices.ContainsFunc(r.Headers, func(h [2]string) bool { return h[0] == "cache-control" }) {
+		a.Headers = append(a.Headers, Header{"cache-control", "no-store"}) // also of a GET that acts
 	}
 	age := max(0, now.Sub(at)) // another instance's clock may be ahead
 	a.Headers = append(a.Headers,
@@ -353,12 +356,16 @@ func (o *onceCall) begin(r *Response) {
 			}
 		case "trailer":
 			announced = true
+		case corsHeaders[0]:
+			if value != "*" {
+				o.vary = append(o.vary, "origin") // also where the backend does not say so
+			}
 		case "content-type":
 			if strings.HasPrefix(strings.ToLower(value), grpcContentType) { // gRPC-Web, too
 				o.unfit = "it is gRPC's"
 			}
 		}
-		kept := name == "content-encoding"
+		kept := name == "content-encoding" || isCORS(name)
 		o.both(func(once *Once) { kept = kept || slices.Contains(once.Headers, name) })
 		if kept && !utf8.ValidString(value) {
 			o.unfit = "its header " + name + " is not UTF-8"
@@ -382,6 +389,12 @@ func (o *onceCall) begin(r *Response) {
 		}
 	}
 }
+
+// corsHeaders are headers without which a browser shows an answer to no script of another origin. They
+// are stored with each answer.
+var corsHeaders = [...]string{"access-control-allow-origin", "access-control-allow-credentials", "access-control-expose-headers"}
+
+func isCORS(name string) bool { return slices.Contains(corsHeaders[:], name) }
 
 // add notes a piece of the answer's body. It reports whether that is the last one: a client
 // takes an answer for complete when it has as many bytes as its Content-Length says, whether
@@ -452,7 +465,7 @@ func (once *Once) undoes() []string {
 // storedHeaders returns the headers that one of the two stores.
 func (o *onceCall) storedHeaders(once *Once) (list [][2]string) {
 	for _, h := range o.headers {
-		if h[0] == "content-encoding" || slices.Contains(once.Headers, h[0]) {
+		if h[0] == "content-encoding" || isCORS(h[0]) || slices.Contains(once.Headers, h[0]) {
 			list = append(list, h)
 		}
 	}

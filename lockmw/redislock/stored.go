@@ -105,6 +105,7 @@ func (l *Lease) SuspendAnswers(ctx context.Context, keep time.Duration, names ..
 		for _, name := range names {
 			c.Text(name)
 		}
+		c.Confirm = true
 		n, err := k.nodes[0].batcher.Do(ctx, c)
 		if err == nil && n == 0 {
 			err = ErrLost
@@ -193,7 +194,7 @@ func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.Sc
 	if s.script == l.scripts.storeSince {
 		c.Number(time.Since(s.since).Microseconds() + 1) // rounded up: it ended before its client saw it
 	}
-	c.Repeated = 1
+	c.Confirm, c.Repeated = true, 1
 	return c
 }
 
