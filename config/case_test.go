@@ -20,18 +20,20 @@ func TestOneCasePerLock(t *testing.T) {
 		{"fold is lower", rule("a", "orders", pattern+", case: fold"), rule("b", "orders", pattern+", case: lower"), nil},
 		{"another lock", rule("a", "orders", "format: uuid"), rule("b", "others", "format: uuid, case: upper"), nil},
 		{"another", rule("a", "orders", "format: uuid"), rule("b", "orders", "format: uuid, case: upper"), []string{
-			`f.yaml:3: rules[1].id.case: "upper" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
+			`f.yaml:5: rules[1].id.case: "upper" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
 		}},
 		{"by default", rule("a", "orders", pattern+", case: fold"), rule("b", "orders", pattern), []string{
-			`f.yaml:3: rules[1].id.case: "as_is" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
+			`f.yaml:5: rules[1].id.case: "as_is" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
 		}},
+		{"in one rule", `{name: a, match: {methods: [GET], path: "/a/{id}"}, id: [{path: id, format: uuid}, {header: x-id, format: uuid, case: upper}], lookup: {filter: all}}`,
+			rule("b", "orders", "format: uuid"), []string{`f.yaml:4: rules[0].id[1].case: "upper" differs from that of rules[0].id[0]: a request with both is refused; give both the same`}},
 		{"of a limit", `{name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id}, settle: {lock: orders, limit: {lock: few, id: {query: m, format: uuid}}}}`,
 			`{name: b, match: {methods: [POST], path: "/b/{id}"}, id: {path: id}, settle: {lock: orders, limit: {lock: few, id: {query: m, format: uuid, case: as_is}}}}`, []string{
-				`f.yaml:3: rules[1].settle.limit.id.case: "as_is" differs from that of rules[0].settle.limit.id, which has the same lock "few": an order would have two keys; give both the same`,
+				`f.yaml:5: rules[1].settle.limit.id.case: "as_is" differs from that of rules[0].settle.limit.id, which has the same lock "few": an order would have two keys; give both the same`,
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			text := "locks: {orders: {}, others: {key: \"o:{id}\"}, few: {kind: semaphore, permits: 2, key: \"few:{id}\"}}\nrules: [" + tt.a + ",\n" + tt.b + "]\n"
+			text := "redis: {mode: embedded}\nfilters: {all: {}}\nlocks: {orders: {}, others: {key: \"o:{id}\"}, few: {kind: semaphore, permits: 2, key: \"few:{id}\"}}\nrules: [" + tt.a + ",\n" + tt.b + "]\n"
 			if tt.want == nil {
 				mustParse(t, text, nil)
 				return

@@ -75,7 +75,11 @@ func (v *validator) casesDiffer(c *Config) {
 		}
 		path := rulePath(i)
 		for n, id := range r.IDs {
-			compare(r.OrderLock(), partID, v.idPath(path, n, len(r.IDs)), id)
+			here := v.idPath(path, n, len(r.IDs))
+			compare(r.OrderLock(), partID, here, id)
+			if first := r.IDs[0]; r.OrderLock() == "" && id.Format == first.Format && id.Case != first.Case {
+				v.reject(here+".case", "%s differs from that of %s: a request with both is refused; give both the same", quote(id.Case), v.idPath(path, 0, len(r.IDs)))
+			}
 		}
 		for _, name := range sortedKeys(r.Parts) {
 			compare(r.OrderLock(), name, join(path+".parts", name), r.Parts[name])

@@ -84,6 +84,22 @@ func TestDaysByTheID(t *testing.T) {
 	}
 }
 
+// TestDaysOfEveryZone has orders whose IDs have the day of another time zone. Each is kept for as
+// long as one of the same moment that has UTC's.
+func TestDaysOfEveryZone(t *testing.T) {
+	for _, zone := range []int{-12, -1, 1, 14} {
+		for hour := range 24 {
+			f, c := withDays(t, Segments{Keep: 1, Day: dateOf, Older: presence.Absent})
+			c.set(time.Date(2028, 2, 28, hour, 0, 0, 0, time.UTC))
+			id := c.now().Add(time.Duration(zone)*time.Hour).UTC().Format("20060102") + "-7"
+			f.Add(id)
+			c.set(time.Date(2028, 2, 28, 23, 59, 59, 0, time.UTC))
+			f.memory.current().(*days).rollOver(DayOf(c.now()))
+			mustBe(t, f, id, presence.Maybe)
+		}
+	}
+}
+
 func TestDaysOfArrival(t *testing.T) {
 	f, c := withDays(t, Segments{Keep: 2, Older: presence.Absent})
 	for i := range 6 {
