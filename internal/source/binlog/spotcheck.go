@@ -128,21 +128,18 @@ func (r *tailer) lookUp(ctx context.Context) {
 // has reports whether the table has an ID.
 func (a *serverClient) has(ctx context.Context, l *layout, s server, texts []string) (found bool, err error) {
 	var conditions []string
-	var args []any
 	for i, c := range l.ids {
-		value := texts[i] // digits
-		if c.bits == 0 {
-			value = "CAST(? AS DECIMAL(65,0))"
-			if c.text {
-				value = "?"
-			}
-			args = append(args, texts[i])
+		value := fmt.Sprintf("_utf8mb4 X'%x'", texts[i]) // whatever the connection's character set is
+		if c.bits > 0 {
+			value = texts[i] // digits
+		} else if !c.text {
+			value = "CAST(" + value + " AS DECIMAL(65,0))"
 		}
 		conditions = append(conditions, quote(c.name)+" = "+value)
 	}
 	var name string
 	err = a.db.QueryRowContext(ctx, "SELECT "+serverNameSQL(s.flavor)+", EXISTS (SELECT 1 FROM "+quote(l.table.schema)+"."+quote(l.table.name)+
-		" WHERE "+strings.Join(conditions, " AND ")+")", args...).Scan(&name, &found)
+		" WHERE "+strings.Join(conditions, " AND ")+")").Scan(&name, &found)
 	if err == nil && name != s.name {
 		err = fmt.Errorf("server %s answers, after %s did", name, s.name)
 	}

@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,13 +27,17 @@ func startImpatient(t *testing.T, opts Options) *followtest.Run {
 // the rows wrongly.
 func TestWrongIDs(t *testing.T) {
 	server := startServer(t)
+	server.exec("CREATE USER gate@'127.0.0.1' IDENTIFIED BY 'geheim'")
+	server.exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO gate@'127.0.0.1'")
 	for name, column := range map[string]string{"t_text": "VARCHAR(40)", "t_integer": "BIGINT UNSIGNED", "t_decimal": "DECIMAL(20,0)"} {
 		t.Run(name, func(t *testing.T) {
 			b := server.withTable(name)
-			b.exec("CREATE OR REPLACE TABLE orders (id " + column + " PRIMARY KEY)")
+			b.exec("CREATE OR REPLACE TABLE orders (id " + column + " PRIMARY KEY, note TEXT)")
+			b.exec("GRANT SELECT (id) ON orders TO gate@'127.0.0.1'")
 			var mu sync.Mutex
 			var reasons []string
 			opts := b.options()
+			opts.DSN = "gate:geheim@tcp(" + b.Addr() + ")/orders"
 			opts.OnBusy = func(err error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -47,7 +52,7 @@ func TestWrongIDs(t *testing.T) {
 			defer func() { _ = conn.Close() }()
 			insert := func(id int) {
 				// Together, or the check may find the ID.
-				for _, s := range []string{"LOCK TABLES " + b.table + " WRITE", "INSERT INTO " + b.table + fmt.Sprintf(" VALUES (%d)", id),
+				for _, s := range []string{"LOCK TABLES " + b.table + " WRITE", "INSERT INTO " + b.table + fmt.Sprintf(" (id) VALUES (%d)", id),
 					"SET sql_log_bin = 0", "UPDATE " + b.table + " SET id = id + 1000", "SET sql_log_bin = 1", "UNLOCK TABLES"} {
 					if _, err := conn.ExecContext(t.Context(), s); err != nil {
 						t.Fatal(s, err)
@@ -101,4 +106,55 @@ func TestRowsThatGoAtOnce(t *testing.T) {
 	f.WaitCaughtUp()
 	unlogged()
 	f.WaitCaughtUp()
+}
+
+// TestSpotCheckFindsIDs looks up IDs of all types, with connections in another character set.
+func TestSpotCheckFindsIDs(t *testing.T) {
+	b := startServer(t)
+	for _, typ := range types {
+		b.exec("CREATE OR REPLACE TABLE orders (id " + typ.column + " PRIMARY KEY)")
+		b.exec("INSERT INTO orders VALUES (" + strings.Join(typ.values, "), (") + ")")
+		opts := b.options()
+		opts.DSN += "?charset=latin1"
+		f, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := f.newSpotClient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.close()
+		s, err := client.describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := client.describeTable(t.Context(), f.table, []string{"id"}, s)
+		if err != nil || !l.indexed {
+			t.Fatal(typ.column, l.indexed, err)
+		}
+		rows, err := b.db.QueryContext(t.Context(), "SELECT id FROM orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if found, err := client.has(t.Context(), &l, s, []string{id}); err != nil || !found {
+				t.Errorf("%s: %q is found: %v, %v", typ.column, id, found, err)
+			}
+		}
+		if found, err := client.has(t.Context(), &l, s, []string{"99"}); err != nil || found {
+			t.Errorf("%s: 99 is found: %v, %v", typ.column, found, err)
+		}
+	}
 }
