@@ -110,6 +110,11 @@ func TestHiddenRows(t *testing.T) {
 			"CREATE OR REPLACE TABLE orders (n INT PRIMARY KEY, id VARCHAR(40), note TEXT) PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100))",
 			"ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE orders_p",
 		},
+		"converted": {
+			"CREATE OR REPLACE TABLE orders (n INT PRIMARY KEY, id VARCHAR(40), note TEXT) PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100))",
+			"CREATE TABLE orders_p (n INT PRIMARY KEY, id VARCHAR(40), note TEXT)", "INSERT INTO orders_p VALUES (101, 'unseen', '')",
+			"ALTER TABLE orders CONVERT TABLE orders_p TO PARTITION p1 VALUES LESS THAN (200)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := server.withTable("t_" + strings.Map(underscore, name))

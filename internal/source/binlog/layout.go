@@ -24,6 +24,7 @@ type layout struct {
 	columns    []typed   // by position, as far as the user may see them
 	restricted bool      // the table may have more columns
 	indexed    bool      // an index begins with the ID's own column
+	known      [256]bool // the codes of known types
 }
 
 // typed is a column with the code of its type in the log. The name of one that the user may not see
@@ -50,16 +51,6 @@ var codes = map[string]byte{
 	"geometry": gomysql.MYSQL_TYPE_GEOMETRY, "point": gomysql.MYSQL_TYPE_GEOMETRY, "linestring": gomysql.MYSQL_TYPE_GEOMETRY,
 	"polygon": gomysql.MYSQL_TYPE_GEOMETRY, "multipoint": gomysql.MYSQL_TYPE_GEOMETRY, "multilinestring": gomysql.MYSQL_TYPE_GEOMETRY,
 	"multipolygon": gomysql.MYSQL_TYPE_GEOMETRY, "geometrycollection": gomysql.MYSQL_TYPE_GEOMETRY, "geomcollection": gomysql.MYSQL_TYPE_GEOMETRY,
-}
-
-// isKnown reports whether a code is that of such a type.
-func isKnown(code byte) bool {
-	for _, known := range codes {
-		if code == known {
-			return true
-		}
-	}
-	return false
 }
 
 // engines are those whose rows are logged under the table's own name, and by this server only. A
@@ -124,6 +115,9 @@ func (a *serverClient) describeTable(ctx context.Context, table tableName, names
 	}
 	defer func() { _ = rows.Close() }() // Err reports errors
 	l.ids = make([]column, len(names))
+	for _, code := range codes {
+		l.known[code] = true
+	}
 	for rows.Next() {
 		var name, kind, full, set, extra string
 		var position, scale int
@@ -206,12 +200,13 @@ func (l *layout) check(t *replication.TableMapEvent) error {
 	}
 	for i, code := range t.ColumnType {
 		var want typed
-		if !named && i < len(l.columns) {
+		if i < len(l.columns) {
 			want = l.columns[i]
-		} else if named {
+		}
+		if named && !strings.EqualFold(want.name, string(t.ColumnName[i])) {
 			want = l.named(string(t.ColumnName[i]))
 		}
-		if want.name != "" && code != want.code || want.name == "" && !isKnown(code) {
+		if want.name != "" && code != want.code || !l.known[code] {
 			return fmt.Errorf("%w: rows were written whose column %d (%s) has type %d in the log, which is another than in the table, or cannot be read; use follow: poll",
 				follow.ErrUnsure, i+1, cmp.Or(want.name, "not shown to the user"), code)
 		}
