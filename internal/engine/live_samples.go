@@ -196,7 +196,7 @@ func caseOf(text string) string {
 }
 
 // concerns reports whether the requests of a rule name orders of a filter. A rule that only
-// settles names no filter: it concerns the only one.
+// settles names no filter: it concerns the only one, and that of another rule with its lock.
 func (l *liveCheck) concerns(r *config.Rule, filter string) bool {
 	switch {
 	case len(r.IDs) == 0: // a session has the order, or the answer does
@@ -206,7 +206,12 @@ func (l *liveCheck) concerns(r *config.Rule, filter string) bool {
 	case r.Create != nil:
 		return r.Create.Filter == filter
 	}
-	return r.Settle != nil && len(l.config.Filters) == 1 && len(r.Parts) == len(l.config.Filters[filter].Parts)
+	if r.Settle == nil || len(r.Parts) != len(l.config.Filters[filter].Parts) {
+		return false
+	}
+	return len(l.config.Filters) == 1 || slices.ContainsFunc(l.config.Rules, func(other config.Rule) bool {
+		return other.OrderLock() == r.OrderLock() && other.Lookup != nil && other.Lookup.Filter == filter
+	})
 }
 
 func (l *liveCheck) misfit(path, message string) {

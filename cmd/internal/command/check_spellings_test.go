@@ -50,7 +50,7 @@ func TestCheckSpellings(t *testing.T) {
 	const code = `format: pattern, pattern: "[A-Za-z]{2}-?[0-9]+"`
 	const one = ":5: rules[0].id: "
 	for _, tt := range []struct {
-		name, kinds, table, id, more string // of the rules
+		name, kinds, table, id, more string // of the rule; or other rules, and another filter
 		stderr                       string // "": nothing
 	}{
 		{"both cases", "mysql", "anycase", code, "", one + `rule settle: column code (varchar(40), collation utf8mb4_general_ci) takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's id (table anycase, sources.db)`},
@@ -66,18 +66,23 @@ func TestCheckSpellings(t *testing.T) {
 		{"digits", "mysql postgres", "numbers", "format: digits, max: int64", "", ""},
 		{"a UUID", "mysql postgres", "uuids", "format: uuid", "", ""},
 		{"a UUID as it is", "mysql postgres", "uuids", "format: uuid, case: as_is", "", `takes "00000000-0000-0000-0000-00000000000a" and "00000000-0000-0000-0000-00000000000A" for one order`},
+		{"with the lock of a lookup", "mysql", "anycase", code, `, {name: look, match: {methods: [GET], path: "/o/{id}"}, id: {path: id, format: pattern, pattern: "[A-Z-]+[0-9]+"}, lookup: {filter: orders}, settle: {lock: settlement}}`, one + "rule settle: column code"},
+		{"with the lock of no lookup", "mysql", "anycase", code, `, {name: look, match: {methods: [GET], path: "/o/{id}"}, id: {path: id, format: pattern, pattern: "[A-Z-]+[0-9]+"}, lookup: {filter: orders}}`, ""},
 		{"a part", "mysql postgres", "tenants", `format: digits`, `parts: {tenant: {header: x-tenant, format: pattern, pattern: "[A-Za-z]+"}}, `, `takes "A" and "a" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's part`},
 	} {
 		for kind := range strings.FieldsSeq(tt.kinds) {
 			t.Run(tt.name+" "+kind, func(t *testing.T) {
 				t.Parallel()
-				parts, key, columns := "", "", ""
+				parts, key, columns, filters, rules := "", "", "", "", ""
+				if strings.HasPrefix(tt.more, ", {") {
+					filters, rules, tt.more = ", others: {}", tt.more, ""
+				}
 				if strings.HasPrefix(tt.more, "parts") {
 					parts, key, columns = ", parts: [tenant]", "{tenant}:", ", part_columns: {tenant: tenant}"
 				}
-				file := writeConfig(t, "redis: {mode: embedded}\nfilters: {orders: {sources: [db], verify: off"+parts+"}}\nlocks: {settlement: {key: \"order:"+key+"{id}\"}}\n"+
+				file := writeConfig(t, "redis: {mode: embedded}\nfilters: {orders: {sources: [db], verify: off"+parts+"}"+filters+"}\nlocks: {settlement: {key: \"order:"+key+"{id}\"}}\n"+
 					"sources: {db: {kind: "+kind+", dsn_env: "+strings.ToUpper(kind)+", table: "+tt.table+", id_column: code, cursor_column: id, ascending: true"+columns+"}}\n"+
-					"rules: [{name: settle, match: {methods: [POST], path: \"/o/{id}\"}, "+tt.more+"id: {path: id, "+tt.id+"}, settle: {lock: settlement}}]\n")
+					"rules: [{name: settle, match: {methods: [POST], path: \"/o/{id}\"}, "+tt.more+"id: {path: id, "+tt.id+"}, settle: {lock: settlement}}"+rules+"]\n")
 				var out, errs strings.Builder
 				got := run(t.Context(), []string{"check", "--live", "--config", file}, &out, &errs, func(name string) string { return env[name] })
 				want, isNote := strings.CutPrefix(tt.stderr, "note: ")
