@@ -31,6 +31,8 @@ import (
 const (
 	// followRetry is the pause after a follower's error.
 	followRetry = 5 * time.Second
+	// wrongPause is how long a table is not followed in which IDs of its database's log are missing.
+	wrongPause = 10 * time.Minute
 	// positionTimeout bounds a read or write of a position in Redis.
 	positionTimeout = 2 * time.Second
 )
@@ -56,6 +58,8 @@ type follower struct {
 	stored  string        // the place that follow stored or read last
 	lock    redisset.LeaderLock
 	state   followState
+	wrong   error // the last [follow.ErrWrong]
+	wrongAt time.Time
 	// requests are those of [Loader.CaughtUp].
 	requests *catchUpRequests
 	log      *slog.Logger
@@ -214,19 +218,34 @@ func parsePlace(text string) place {
 // follow continues from the stored place. Without one, it begins a chain.
 func (f *follower) follow(ctx context.Context, tell followEvents) (err error) {
 	for {
-		f.stored, err = f.changes.RecordedAt(ctx, f.key, f.table)
-		if err != nil {
-			return fmt.Errorf("reading the position: %w", err)
+		if f.isWrong() && f.stored == "" {
+			return f.wrong
 		}
-		err = f.from(ctx, tell)
+		if err = f.wrong; err == nil {
+			if f.stored, err = f.changes.RecordedAt(ctx, f.key, f.table); err != nil {
+				return fmt.Errorf("reading the position: %w", err)
+			}
+			err = f.from(ctx, tell)
+		}
 		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
 			return err
+		}
+		if errors.Is(err, follow.ErrWrong) && f.wrong == nil {
+			f.wrong, f.wrongAt = err, time.Now()
 		}
 		f.log.Error("a table has to be read again, all of it", "error", err)
 		if err := f.discardPlace(ctx, err); err != nil {
 			return fmt.Errorf("discarding the position: %w", err)
 		}
 	}
+}
+
+// isWrong reports whether IDs were read wrongly a short time ago.
+func (f *follower) isWrong() bool {
+	if time.Since(f.wrongAt) >= wrongPause {
+		f.wrong = nil
+	}
+	return f.wrong != nil
 }
 
 // errNotFollowed says that no follower reports the changes of a table.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -53,7 +54,7 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 	}
 	t.Cleanup(m.Close)
 	table, follower := m.filters["orders"].tables()[0], m.filters["orders"].followers[0]
-	found := make(map[string]bool)
+	wrong, found := follow.ErrWrong, make(map[string]bool)
 	read := func() error {
 		return table.tail(t.Context(), func(id string) error { found[id] = true; return nil })
 	}
@@ -81,10 +82,20 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 	}
 	bedtest.Eventually(t, "all of it was read, or it is to be read later", func() bool { return read() != nil || !table.reached().Zero() })
 	exec("UPDATE orders SET id = 100005 WHERE n = 5")
-	defer follow()()
+	stop := follow()
 	if err := read(); err != nil || !found["100005"] || !found["7"] {
 		t.Errorf("the ID that a row got is missing, of %d: %v", len(found), err)
 	}
+	stop()
+	// After IDs that the table does not have, it is not followed for a while.
+	follower.wrong, follower.wrongAt = wrong, time.Now()
+	for range 2 {
+		if err := follower.follow(t.Context(), followEvents{}); !errors.Is(err, wrong) || follower.stored != "" {
+			t.Errorf("the place is %q, error %v", follower.stored, err)
+		}
+	}
+	follower.wrongAt = time.Now().Add(-wrongPause)
+	follow()()
 }
 
 // TestLateIsNotLost tells a table that is followed, and lags, from one that is not followed.

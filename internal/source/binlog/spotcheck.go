@@ -180,8 +180,8 @@ func (r *tailer) judge() error {
 		s.id, s.latest, s.due = s.latest, nil, time.Time{}
 		r.log.Warn("the table does not have an ID of its database's log", "table", r.layout.table.String(), "in_a_row", s.missing)
 		if s.missing == spotMissing {
-			return follow.Permanent(fmt.Errorf("%w: the table does not have the last %d IDs that were looked up: column %s is read wrongly, or rows are deleted at once by a foreign key; use follow: poll",
-				follow.ErrUnsure, spotMissing, r.opts.IDColumn))
+			return follow.Permanent(fmt.Errorf("%w, of the last %d that were looked up: column %s is read wrongly, or rows are deleted at once by a foreign key; use follow: poll",
+				follow.ErrWrong, spotMissing, r.opts.IDColumn))
 		}
 	case since >= r.spotPatience/10 && s.doubtful():
 		r.opts.OnBusy(fmt.Errorf("the table does not have an ID that its database's log has in column %s, which may be read wrongly", r.opts.IDColumn))

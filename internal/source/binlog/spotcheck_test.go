@@ -64,7 +64,7 @@ func TestWrongIDs(t *testing.T) {
 			wrong := time.Now()
 			n := 1
 			bedtest.Eventually(t, "it ends", func() bool { n++; insert(n); return f.Ended() })
-			f.WantError(follow.ErrUnsure, "the table does not have the last 3 IDs", b.Config().Passwd)
+			f.WantError(follow.ErrWrong, "of the last 3 that were looked up: column id", b.Config().Passwd)
 			if f.CaughtUpSince(wrong) {
 				t.Error("it was caught up although no ID of the log is in the table")
 			}

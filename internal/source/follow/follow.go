@@ -30,6 +30,10 @@ var (
 	ErrUnsure = errors.New("the database's log of changes may be incomplete")
 )
 
+// ErrWrong is an [ErrUnsure] that following again is likely to meet again: the follower reads other IDs
+// in the log than the table has.
+var ErrWrong = fmt.Errorf("%w: the table does not have the IDs that are read in it", ErrUnsure)
+
 // Emit receives IDs of committed rows, at most [MaxChunk], and the checkpoint to continue from once
 // they are safely stored. There may be a checkpoint without IDs. The follower reuses the slice when
 // Emit returns. Follow ends with an error of Emit, and returns it.
