@@ -134,7 +134,7 @@ model:
 # release has the same bytes twice.
 soak: matrix
 	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
-	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel|TestRelease|TestPackage|TestImage|TestEnvoyImage|TestCompose' ./tests
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestOnceChaos|TestRelease|TestPackage|TestImage|TestEnvoyImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 30m -run 'TestLayouts$$' ./internal/source/binlog ./internal/source/logical
