@@ -43,7 +43,9 @@ func (r *tailer) apply(ctx context.Context, m message) error {
 	return nil
 }
 
-// relationOf finds the columns of a full ID.
+// relationOf finds the columns of a full ID. They are not known if those up to the last of them are not
+// the table's, in its order: columns may have swapped their names for a while. The log may leave
+// columns out.
 func (s *setup) relationOf(change *pglogrepl.RelationMessage) relation {
 	found := relation{known: true, key: s.keyed}
 	for _, name := range s.columns {
@@ -53,6 +55,14 @@ func (s *setup) relationOf(change *pglogrepl.RelationMessage) relation {
 		}
 		found.indexes = append(found.indexes, i)
 		found.key = found.key && change.Columns[i].Flags&partOfKey != 0
+	}
+	left := s.all
+	for _, c := range change.Columns[:slices.Max(found.indexes)+1] {
+		i := slices.Index(left, c.Name)
+		if i < 0 {
+			return relation{}
+		}
+		left = left[i+1:]
 	}
 	return found
 }
@@ -104,7 +114,7 @@ func (r *tailer) isUnchanged(row, old *pglogrepl.TupleData) bool {
 // checkRow returns an error for a row that lacks a column of the ID.
 func (r *tailer) checkRow(row *pglogrepl.TupleData) error {
 	if !r.relation.known || row == nil || slices.Max(r.relation.indexes) >= len(row.Columns) {
-		return follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s", follow.ErrUnsure, r.at.LSN, strings.Join(r.setup.columns, " or ")))
+		return follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s, or with others in front of it", follow.ErrUnsure, r.at.LSN, strings.Join(r.setup.columns, " or ")))
 	}
 	return nil
 }

@@ -249,6 +249,7 @@ func TestLostWhileFollowed(t *testing.T) {
 		"inserts taken out":   {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
 		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "column id"},
 		"columns swapped":     {swap, follow.ErrUnsure, "column id is, or was, another one"},
+		"swapped for a while": {[]string{strings.Join(slices.Concat(swap[1:4], []string{"INSERT INTO orders (id, note) VALUES ('a', 'b')"}, swap[1:4]), "; ")}, follow.ErrUnsure, "with others in front of it"},
 		"rows rewritten":      {[]string{"INSERT INTO orders VALUES (1, '1')", "ALTER TABLE orders ALTER COLUMN id TYPE VARCHAR(40) USING id || '0'"}, follow.ErrUnsure, "was rewritten"},
 		"inherited":           {[]string{"CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'a')"}, follow.ErrUnsure, "lacks, or lacked"},
 	} {

@@ -26,6 +26,7 @@ type setup struct {
 	tableName string   // quoted
 	kind      string   // pg_class.relkind
 	columns   []string // of a full ID: of its parts, and then the ID's own
+	all       []string // columns of the table, in order
 	padded    []bool   // by column: of type char(n), padded with blanks
 	keyed     bool     // the log shows whether an ID changes
 	identity  bool     // the table has a replica identity, so the log may contain updates
@@ -75,7 +76,7 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 			return err
 		}
 	}
-	return nil
+	return explain(conn.QueryRow(ctx, `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, s.oid).Scan(&s.all))
 }
 
 // readColumn reads the table and one of its columns.
