@@ -89,7 +89,7 @@ func (c *column) alike(ctx context.Context, on conn, kind Kind) (spelling.Column
 	}
 	switch c.family {
 	case familyNumber:
-		a.Equality.Zeros, a.Equality.Tail = true, kind == MySQL
+		a.Equality.Zeros, a.Equality.Tail = true, true // the database refuses a text that is none
 		return a, nil
 	case familyUUID:
 		for x := byte('a'); x <= 'f'; x++ {

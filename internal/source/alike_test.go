@@ -40,7 +40,7 @@ func TestAlike(t *testing.T) {
 			{MySQL, "CHAR(40) CHARACTER SET utf8mb3 COLLATE utf8mb3_unicode_ci", "AB-1", []string{"ab-1"}, nil, false},
 			{MySQL, "VARBINARY(40)", "AB-1", nil, []string{"ab-1"}, false},
 			{MySQL, "BIGINT", "42", []string{"042", "42abc"}, []string{"43"}, true},
-			{MySQL, "DECIMAL(20,0)", "42", []string{"042"}, []string{"43"}, true},
+			{MySQL, "DECIMAL(20,0)", "42", []string{"042", "42.0"}, []string{"43"}, true},
 			{MySQL, "UUID", lower, []string{upper}, nil, false},
 			{Postgres, "TEXT", "AB-1", nil, []string{"ab-1"}, false},
 			{Postgres, "VARCHAR(40)", "AB-1", nil, []string{"ab-1"}, false},
@@ -51,7 +51,7 @@ func TestAlike(t *testing.T) {
 			{Postgres, "VARCHAR(40) COLLATE anymark", "AB-1", []string{"ab-1", "AB1"}, []string{"AB-2"}, false},
 			{Postgres, "TEXT COLLATE numbered", "a7", []string{"a07"}, []string{"A7"}, false},
 			{Postgres, "BIGINT", "42", []string{"042"}, []string{"43"}, true},
-			{Postgres, "NUMERIC", "42", []string{"042"}, []string{"43"}, true},
+			{Postgres, "NUMERIC", "42", []string{"042", "42.0"}, []string{"43"}, true},
 			{Postgres, "UUID", lower, []string{upper}, nil, false},
 		} {
 			if tt.only != s.kind {

@@ -205,7 +205,7 @@ func (p *postgresTable) column(name string) (column, error) {
 	c := column{name: name, typ: d.typ, ordinal: p.oid + "." + d.ordinal, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
 	switch {
 	case d.category == "N":
-		c.family, c.value = familyNumber, "CAST(%s AS numeric)"
+		c.family, c.value = familyNumber, d.cast
 	case d.base == "uuid":
 		c.family, c.value = familyUUID, d.cast
 	case d.category == "S":

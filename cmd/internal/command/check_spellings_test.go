@@ -63,6 +63,7 @@ func TestCheckSpellings(t *testing.T) {
 		{"a mark that each has", "postgres", "anymark", `format: pattern, pattern: "[A-Z]{2}-[0-9]+"`, "", ""},
 		{"a number in any form", "mysql postgres", "numbers", `format: pattern, pattern: "[0-9]{1,5}"`, "", `takes "0" and "00" for one order`},
 		{"text behind a number", "mysql", "numbers", `format: pattern, pattern: "[1-9][0-9]*[a-z]*"`, "", one + `rule settle: column code (bigint(20)) takes "1" and "1a" for one order, and the rule for two, with a lock and a place in the filter each: write format: digits in the rule's id`},
+		{"letters behind a number", "postgres", "numbers", `format: pattern, pattern: "[1-9][0-9]*[a-z]*"`, "", ""},
 		{"digits", "mysql postgres", "numbers", "format: digits, max: int64", "", ""},
 		{"a UUID", "mysql postgres", "uuids", "format: uuid", "", ""},
 		{"a UUID as it is", "mysql postgres", "uuids", "format: uuid, case: as_is", "", `takes "00000000-0000-0000-0000-00000000000a" and "00000000-0000-0000-0000-00000000000A" for one order`},
