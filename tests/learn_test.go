@@ -61,7 +61,7 @@ func TestFailedCreate(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
-	s.must("POST", answering("/orders", 503), "").want(t, 503, "")
+	s.must("POST", answering("/orders", 500), "").want(t, 500, "")
 	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
 }
 
