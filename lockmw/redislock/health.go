@@ -157,6 +157,12 @@ func (l *Locker) Check(ctx context.Context, key string, stored ...string) error 
 		}
 		released = released && granted
 	}
+	if len(stored) > 0 {
+		err := l.nodes[0].client.HMGet(ctx, marksKey(key), AllAnswers).Err()
+		if _, replied := errors.AsType[redis.Error](err); replied {
+			return l.health.refuse(fmt.Errorf("what is undone, %s: %w", marksKey(key), err))
+		}
+	}
 	if released {
 		l.health.recovered()
 	}

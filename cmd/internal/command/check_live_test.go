@@ -158,6 +158,9 @@ func TestCheckLiveOnce(t *testing.T) {
 			":2: locks.settlement: redis does not serve locks: the stored answer {order:lock:ordergate/probe}:ordergate_once:commission: " + noRight,
 			":10: rules[1].once: redis does not serve locks: the stored answer {ordergate:once:payment:ordergate/probe}:ordergate_once:answer: " + noRight,
 		}},
+		{"no marks of undos", "~order:lock:* ~{order:lock:*}:ordergate_holders ~{order:lock:*}:ordergate_once:* ~redisson_* ~ordergate:* ~{ordergate:once:*}:ordergate_* ~loaders:* ~open ~couriers", nil, []string{
+			":2: locks.settlement: redis does not serve locks: what is undone, {order:lock:ordergate/probe}:ordergate_undone: " + noRight,
+		}},
 		{"no conditions", "~order:lock:* ~{order:lock:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~open", nil, []string{
 			":7: rules[0].settle.require[0]: the key loaders:{id} cannot be read: " + noRight,
 			":7: rules[0].settle.require[3]: the key couriers cannot be read: " + noRight,
