@@ -225,7 +225,7 @@ func format(c config.ID) (order.Format, error) {
 	f := order.Format{Min: c.MinLength, Max: c.MaxLength, Largest: c.Max.Digits()}
 	switch c.Format {
 	case config.FormatUUID:
-		f.Kind, f.Case = order.UUID, cases[c.Case]
+		f.Kind, f.Case = order.UUID, cases[cmp.Or(c.Case, config.CaseLower)]
 	case config.FormatPattern:
 		f.Kind, f.Case = order.Pattern, cases[c.Case]
 		var err error
