@@ -198,7 +198,7 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"a late answer counts as one of the lease", []string{"if within(KEYS[1], ARGV[1], ARGV[4]) then", "if true then"}},
 		{"an answer of the lease is below what was marked before", []string{"number = math.max(number, greatest_mark(KEYS[1]))", ""}},
 		{"an undone answer is not replaced", []string{"free = free or is_undone", ""}},
-		{"an answer replaces a suspended one that is above it", []string{"free = not mine", "free = true"}},
+		{"an answer replaces a suspended one that is above it", []string{"free = not gone and not mine", "free = true"}},
 		{"what is suspended is not forgotten", []string{"upto and (holds or part == ARGV[4])", "false"}},
 		{"a late call suspends", []string{"if not within(KEYS[1], ARGV[1], ARGV[2]) then", "if false then"}},
 		{"nothing is given back", []string{"if part == ARGV[4] then", "if false then"}},

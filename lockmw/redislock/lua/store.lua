@@ -19,8 +19,8 @@ local free = not there
 if type(there) == 'string' then
   local is_undone, may_be = undone(KEYS[1], key, number_of(there))
   if may_be then
-    local _, mine = undone(KEYS[1], key, number)
-    free = not mine
+    local gone, mine = undone(KEYS[1], key, number)
+    free = not gone and not mine
   end
   free = free or is_undone
 end
