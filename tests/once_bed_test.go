@@ -154,6 +154,11 @@ func onceRules(yaml string) string {
     id: {path: id}
     settle: {lock: settlement, once: {keep: 1h, headers: [x-multi]}}
     once: {by: idempotency-key}
+  - name: refund
+    match: {methods: [POST], path: "/orders/{id}/refund"}
+    id: {path: id}
+    settle: {lock: settlement, once: {forget: true}}
+    once: {by: idempotency-key}
 `
 }
 

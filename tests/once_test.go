@@ -352,6 +352,11 @@ func TestOnceBoth(t *testing.T) {
 	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k3").want(t, 200, "")
 	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k3").want(t, 200, "replayed")
 	p.wantPaid(t, "/orders/1/both", 2)
+	s.must("POST", "/orders/1/refund", "", "Idempotency-Key", "r1").want(t, 200, "")
+	s.must("POST", "/orders/1/refund", "", "Idempotency-Key", "r1").want(t, 200, "replayed")
+	p.wantPaid(t, "/orders/1/refund", 1)
+	s.must("POST", "/orders/1/refund?size=70000", "", "Idempotency-Key", "r2").want(t, 200, "")
+	s.must("POST", "/orders/1/refund?size=70000", "", "Idempotency-Key", "r2").want(t, 409, "duplicate")
 	if got := p.headers["x-ordergate-key"]; got != "order:lock:1" {
 		t.Errorf("the backend saw key %q", got)
 	}

@@ -478,7 +478,7 @@ func (p *Policy) onceReply(v Verdict) (Reply, bool) {
 	if p.Once != nil {
 		once = append(once, p.Once)
 	}
-	if p.Settle != nil && p.Settle.Once != nil {
+	if p.Settle != nil && p.Settle.Once != nil && len(p.Settle.Once.Forget) == 0 {
 		once = append(once, p.Settle.Once)
 	}
 	if len(once) == 0 {

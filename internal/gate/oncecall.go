@@ -106,7 +106,7 @@ func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 // a key is withheld if the order's settlement was undone since, or may be.
 func (c *Call) keptByOrder(ctx context.Context, err error) error {
 	stored, ok := errors.AsType[*StoredAnswer](err)
-	if !ok || !c.hasOrder() {
+	if !ok || !c.hasOrder() || c.undoes() { // a mark may be its own
 		return err
 	}
 	marks, ok := c.policy.Settle.Lock.(UndoneLocker)

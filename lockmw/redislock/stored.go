@@ -319,12 +319,13 @@ func ReadStored(ctx context.Context, client redis.UniversalClient, name string, 
 }
 
 // UndoneSince reports whether a call after the one with a fence has undone what that one did under any of
-// the locks, or may have, and so has forgotten the stored answers by this name or suspended them.
+// the locks, or may have, and so has forgotten the stored answers by this name or suspended them. Without a
+// name, only what undoes all names counts.
 func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64, name string, keys ...string) (bool, error) {
 	marks := make([]*redis.SliceCmd, len(keys))
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range keys {
-			marks[i] = p.HMGet(ctx, marksKey(key), AllAnswers, name)
+			marks[i] = p.HMGet(ctx, marksKey(key), AllAnswers, cmp.Or(name, AllAnswers))
 		}
 		return nil
 	})

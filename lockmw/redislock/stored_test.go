@@ -535,3 +535,55 @@ func TestStoredSince(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspendedBefore has a call act within that of an undo of another name: what an earlier undo has
+// suspended, it does not settle again.
+func TestSuspendedBefore(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		storePaid(t, l, "k")
+		unknown := acquire(t, l, "k")
+		bedtest.Check(t, unknown.SuspendAnswers(t.Context(), time.Hour, "pay"))
+		unknown.KeepSuspended()
+		release(t, unknown)
+		other := acquire(t, l, "k")
+		bedtest.Check(t, other.SuspendAnswers(t.Context(), time.Hour, "ship"))
+		var found *StoredAnswer
+		if lease, err := l.Acquire(t.Context(), "k", Stored("pay"), Reenter(other.Owner())); !errors.As(err, &found) || !found.Withheld {
+			t.Errorf("within an undo of another name: %v, %v", lease, err)
+		}
+	})
+}
+
+// TestUndoneSince tells apart what undoes the settlements of a name.
+func TestUndoneSince(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		for _, tt := range []struct {
+			key, name, forgets string
+			restored, want     bool
+		}{
+			{"of its name", "pay", "pay", false, true},
+			{"that failed", "pay", "pay", true, false},
+			{"of another name", "pay", "ship", false, false},
+			{"of all names", "pay", AllAnswers, false, true},
+			{"of a settlement without a name", "", AllAnswers, false, true},
+			{"of a settlement without a name, that failed", "", AllAnswers, true, false},
+			{"of a settlement without a name, of another", "", "ship", false, false},
+		} {
+			paid := acquire(t, l, tt.key)
+			release(t, paid)
+			undo := acquire(t, l, tt.key)
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, tt.forgets))
+			if !tt.restored {
+				undo.ForgetAnswers(time.Hour, tt.forgets)
+			}
+			release(t, undo)
+			if got, err := UndoneSince(t.Context(), client, paid.Fence(), tt.name, tt.key); err != nil || got != tt.want {
+				t.Errorf("an undo %s: %t, %v", tt.key, got, err)
+			}
+		}
+	})
+}

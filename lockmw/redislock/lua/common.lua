@@ -138,16 +138,18 @@ local function number_of(stored)
 end
 
 -- undone returns whether an answer with this number is undone, by the key that it has or would have,
--- and whether it may be.
+-- and if it may be, below which number answers may be, else nil.
 local function undone(lock, key, number)
   local marked = redis.call('hmget', marks_of(lock), '*', string.match(key, '^.*:ordergate_once:(.*)$'))
-  local maybe = false
+  local maybe
   for _, value in ipairs(marked) do
     local below, upto = read_mark(value)
     if number < below then
-      return true, false
+      return true
     end
-    maybe = maybe or upto ~= nil and number < upto
+    if upto and number < upto then
+      maybe = math.max(maybe or 0, upto)
+    end
   end
   return false, maybe
 end

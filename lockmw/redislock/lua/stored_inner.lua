@@ -12,7 +12,7 @@ if stored then
   if not is_undone and not may_be then
     return stored
   end
-  if may_be and not (fence and fence < greatest_mark(KEYS[1])) then
+  if may_be and not (fence and fence < may_be) then
     return 'SUSPENDED'
   end
 end
