@@ -393,8 +393,6 @@ func (m *storedModel) released(l *modelLease) {
 			case !l.forgets:
 			case mark.upto > 0 && (holds || mark.by == l):
 				*mark = modelMark{below: mark.upto}
-			case holds:
-				mark.below = m.nextMark(p)
 			default:
 				mark.below = max(mark.below, p.fence+1)
 			}
@@ -418,8 +416,8 @@ func (m *storedModel) stored(l *modelLease, p *part, first string) {
 		text = l.text
 	}
 	there, suspended := m.view(p.key, l.name)
-	_, mine := m.undone(p.key, l.name, number)
-	if there.text == "" || suspended && !mine {
+	gone, mine := m.undone(p.key, l.name, number)
+	if !gone && (there.text == "" || suspended && !mine) {
 		m.answers[StoredKey(p.key, l.name)] = modelAnswer{text, l.keep, number}
 	}
 }

@@ -556,6 +556,48 @@ func TestSuspendedBefore(t *testing.T) {
 	})
 }
 
+// TestSettledAfterInnerUndo has a call settle after a call within it has undone what was before.
+func TestSettledAfterInnerUndo(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		outer := acquire(t, l, "k", Stored("pay"))
+		inner := acquire(t, l, "k", Reenter(outer.Owner()))
+		bedtest.Check(t, inner.SuspendAnswers(t.Context(), time.Minute, "pay"))
+		inner.ForgetAnswers(time.Minute, "pay")
+		release(t, inner)
+		outer.StoreAnswer("pay", "outer", "", time.Minute)
+		release(t, outer)
+		if text := storedText(t, l, "k"); text != "outer" {
+			t.Errorf("%q is stored", text)
+		}
+	})
+}
+
+// TestLateAfterMark has an answer arrive late, below a mark: it does not count when the mark has ended.
+func TestLateAfterMark(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		for _, undone := range []bool{true, false} {
+			key := fmt.Sprint("k-", undone)
+			late := acquire(t, l, key, Stored("pay"))
+			bedtest.Check(t, client.Del(t.Context(), key).Err())
+			undo := acquire(t, l, key)
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Minute, "pay"))
+			if undone {
+				undo.ForgetAnswers(time.Minute, "pay")
+				release(t, undo)
+			}
+			late.StoreAnswer("pay", "late", "", time.Hour)
+			_ = late.Release(t.Context())
+			if left := client.PTTL(t.Context(), StoredKey(key, "pay")).Val(); undone != (left < 0) || left > client.PTTL(t.Context(), marksKey(key)).Val() && !undone {
+				t.Errorf("undone: %t; the answer is kept for %v", undone, left)
+			}
+		}
+	})
+}
+
 // TestUndoneSince tells apart what undoes the settlements of a name.
 func TestUndoneSince(t *testing.T) {
 	t.Parallel()

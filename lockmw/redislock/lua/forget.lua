@@ -14,9 +14,7 @@ for i = 7, #ARGV do
   local value
   if upto and (holds or part == ARGV[4]) then
     value = string.format('%.0f', upto)
-  elseif holds then -- what it has suspended is lost
-    value = string.format('%.0f', next_mark(KEYS[1], ARGV[5], ARGV[6]))
-  else -- it is late: what is above its lease, it does not know
+  else -- it is late, or what it has suspended was forgotten by hand: it may have settled anew
     value = string.format('%.0f', math.max(below, ARGV[5] + 1))
     if upto then
       value = string.format('%.0f %s %s', upto, part, value)

@@ -2,7 +2,8 @@
 -- in which the lock is free and the answer is not there. The first answer stays, unless it is undone,
 -- or may be and this one is not: a call that lost its lease does not replace the answer of another.
 -- It stores its own even so, if there is none: the call did what the answer reports. Whenever and
--- however often this script arrives, an answer below a mark does not count (common.lua).
+-- however often this script arrives, an answer below a mark does not count (common.lua): it is not
+-- stored, as it might outlast the mark.
 --
 -- KEYS[2]  the record of the holders
 -- KEYS[#KEYS]  the stored answer; the rest as in release.lua
@@ -14,17 +15,17 @@ local key, number = KEYS[#KEYS], tonumber(ARGV[7])
 if within(KEYS[1], ARGV[1], ARGV[4]) then
   number = math.max(number, greatest_mark(KEYS[1]))
 end
+local gone, mine = undone(KEYS[1], key, number)
 local there = redis.pcall('get', key)
 local free = not there
 if type(there) == 'string' then
   local is_undone, may_be = undone(KEYS[1], key, number_of(there))
-  if may_be then
-    local gone, mine = undone(KEYS[1], key, number)
-    free = not gone and not mine
-  end
-  free = free or is_undone
+  free = is_undone or may_be and not mine
 end
-if free then
+if free and not gone then
   redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
   redis.call('set', key, string.format('%.0f', number) .. ' ' .. ARGV[5], 'px', ARGV[6])
+  if mine then -- it is suspended to its end
+    lengthen(marks_of(KEYS[1]), ARGV[6])
+  end
 end
