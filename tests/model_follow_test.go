@@ -1,11 +1,11 @@
 package tests
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
+
+const followModel = "../docs/follow.pml"
 
 // followConfigs are the configurations of docs/follow.pml.
 var followConfigs = []string{"XA ROWS=1", "TRIM ROWS=1", "FAILOVER ROWS=1", "FLUSH ROWS=1"}
@@ -25,7 +25,7 @@ func TestModelFollow(t *testing.T) {
 	for _, config := range followConfigs {
 		t.Run(strings.ReplaceAll(config, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			if out, found := searchFollow(t, config); found {
+			if out, found := searchFile(t, followModel, config); found {
 				t.Errorf("a row that was visible for longer than the lease can be Absent:\n%s", out)
 			}
 		})
@@ -33,41 +33,9 @@ func TestModelFollow(t *testing.T) {
 	for _, m := range followMutations {
 		t.Run(strings.ReplaceAll(m.config, " ", "_"), func(t *testing.T) {
 			t.Parallel()
-			if out, found := searchFollow(t, m.config); !found {
+			if out, found := searchFile(t, followModel, m.config); !found {
 				t.Errorf("nothing goes wrong without the rule that %s:\n%s", m.without, out)
 			}
 		})
 	}
-}
-
-// searchFollow searches docs/follow.pml with some macros, as [searchModel] does its models.
-func searchFollow(t *testing.T, config string) (out string, found bool) {
-	t.Helper()
-	model, err := filepath.Abs("../docs/follow.pml")
-	must(t, err)
-	dir := t.TempDir()
-	run := func(name string, args ...string) string {
-		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = dir
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-		}
-		return string(out)
-	}
-	args := []string{"-a"}
-	for macro := range strings.FieldsSeq(config) {
-		args = append(args, "-D"+macro)
-	}
-	run("spin", append(args, model)...)
-	run("gcc", "-O1", "-w", "-DSAFETY", "-DREVERSE", "-DNOREDUCE", "-DMEMLIM=3000", "-o", "pan", "pan.c")
-	out = run(filepath.Join(dir, "pan"), "-m100000")
-	errors := panErrors.FindStringSubmatch(out)
-	if errors != nil && errors[1] == "1" && panAbsent.MatchString(out) {
-		return out, true
-	}
-	if errors == nil || errors[1] != "0" || !panWhole.MatchString(out) || panCut.MatchString(out) {
-		t.Fatalf("the search with %q was not whole:\n%s", config, out)
-	}
-	return out, false
 }

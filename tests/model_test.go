@@ -275,6 +275,12 @@ func searchModel(t *testing.T, config string) (out string, found bool) {
 	if slices.Contains(strings.Fields(config), "TRIM") {
 		file = "../docs/freshness-trim.pml"
 	}
+	return searchFile(t, file, config)
+}
+
+// searchFile is searchModel for the model in a file.
+func searchFile(t *testing.T, file, config string) (out string, found bool) {
+	t.Helper()
 	model, err := filepath.Abs(file)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), modelLimit)
