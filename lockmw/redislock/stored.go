@@ -279,6 +279,15 @@ func readMark(value any) (below, upto int64) {
 	return below, upto
 }
 
+// judge returns whether marks say that the answer with a number is undone, or may be.
+func judge(marks []any, number int64) (undone, maybe bool) {
+	for _, value := range marks {
+		below, upto := readMark(value)
+		undone, maybe = undone || number < below, maybe || number < upto
+	}
+	return undone, maybe
+}
+
 func isStored(err error) bool {
 	_, ok := errors.AsType[*StoredAnswer](err)
 	return ok
@@ -306,13 +315,9 @@ func ReadStored(ctx context.Context, client redis.UniversalClient, name string, 
 		}
 		var number int64
 		texts[i].Text, number = readStored(text)
-		for _, value := range marks[i].Val() {
-			below, upto := readMark(value)
-			if number < below {
-				texts[i] = StoredText{}
-				break
-			}
-			texts[i].Suspended = texts[i].Suspended || number < upto
+		undone, maybe := judge(marks[i].Val(), number)
+		if texts[i].Suspended = maybe; undone {
+			texts[i] = StoredText{}
 		}
 	}
 	return texts, nil
@@ -333,10 +338,8 @@ func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64,
 		if err := marks[i].Err(); err != nil {
 			return false, fmt.Errorf("reading whether %s was undone: %w", key, err)
 		}
-		for _, value := range marks[i].Val() {
-			if below, upto := readMark(value); fence < max(below, upto) {
-				return true, nil
-			}
+		if undone, maybe := judge(marks[i].Val(), fence); undone || maybe {
+			return true, nil
 		}
 	}
 	return false, nil
