@@ -422,22 +422,20 @@ const minReadBody = 64 << 10
 // not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that.
 func (o *onceCall) check(once *Once) (OnceResult, string) {
-	// Of an answer whose body is too large to be read, or encoded, the meaning is not certain.
-	whole := len(o.body) == o.size && !o.encoded
-	means := o.readings.means(o.body, whole)
+	means, whole := o.meaning()
+	then := "the same call will reach the backend"
+	if len(once.Forget) > 0 && !o.failed() {
+		then = "the stored answer of the settlement stays suspended"
+	}
 	switch {
 	case o.grpcFailed:
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
 	case means.failed():
 		return OnceStatus, ""
-	case o.saysDone && whole && means != MeansDone && len(once.Forget) > 0:
-		return OnceStatus, "the rule's answer does not say that it is done: the stored answer of the settlement stays suspended"
 	case o.saysDone && whole && means != MeansDone:
-		return OnceStatus, "the rule's answer does not say that it is done: the same call will reach the backend"
-	case !once.Stores(o.status) && len(once.Forget) > 0 && !o.failed():
-		return OnceStatus, fmt.Sprintf("its status %d does not show whether the call has undone the settlement, whose stored answer stays suspended", o.status)
+		return OnceStatus, "the rule's answer does not say that it is done: " + then
 	case !once.Stores(o.status):
-		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: the same call will reach the backend", o.status)
+		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: %s", o.status, then)
 	case len(once.Forget) > 0:
 		return OnceForgotten, ""
 	case o.unfit != "":
@@ -450,8 +448,15 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 
 // failed reports whether the answer to a call shows that nothing was done: the backend refused it.
 func (o *onceCall) failed() bool {
-	whole := len(o.body) == o.size && !o.encoded
-	return o.grpcFailed || o.readings.means(o.body, whole).failed() || o.status >= 400 && o.status < 500
+	means, _ := o.meaning()
+	return o.grpcFailed || means.failed() || o.status >= 400 && o.status < 500
+}
+
+// meaning returns what the answer means. Whole: all of its body was read. If it is too large for that,
+// or encoded, the meaning is not certain.
+func (o *onceCall) meaning() (means Meaning, whole bool) {
+	whole = len(o.body) == o.size && !o.encoded
+	return o.readings.means(o.body, whole), whole
 }
 
 // undoes returns which answers the call deletes.
