@@ -74,6 +74,9 @@ func twinsOf(f *order.Format, columns []spelling.Column) (all []twins, err error
 	return all, nil
 }
 
+// maxAsked is how many pairs a database is asked about, for one column and format.
+const maxAsked = 100
+
 func twinsIn(f *order.Format, c *spelling.Column) (*twins, error) {
 	expr := uuidAsIs
 	switch {
@@ -84,12 +87,14 @@ func twinsIn(f *order.Format, c *spelling.Column) (*twins, error) {
 	}
 	find := func(f *order.Format) (*twins, error) {
 		var failure error
+		asked := 0
 		one, other, found, err := spelling.Find(expr, f.Min, f.Case != order.AsIs, &c.Equality, func(one, other string) bool {
 			a, isOne := f.Canonical(one)
 			b, isOther := f.Canonical(other)
-			if !isOne || !isOther || a == b {
+			if !isOne || !isOther || a == b || asked == maxAsked {
 				return false
 			}
+			asked++
 			same, err := c.Same(one, other)
 			failure = errors.Join(failure, err)
 			return same

@@ -49,8 +49,8 @@ func (e *Equality) Same(a, b byte) {
 	}
 }
 
-// maxStates bounds a search, to a few seconds.
-const maxStates = 1 << 18
+// maxSteps bounds a search, to about a second.
+const maxSteps = 1 << 22
 
 // state is a place in the search: two texts that the column takes for the same so far. They have
 // come to an instruction each.
@@ -78,6 +78,7 @@ type search struct {
 	reach  map[uint32]*place
 	steps  map[state]step
 	queue  []state
+	taken  int // steps
 	accept func(a, b string) bool
 }
 
@@ -91,7 +92,11 @@ type place struct {
 // expression is one of RE2 for a whole text. Least is the length of the shortest text, in bytes.
 // With folds, texts that differ in case alone are one order. Find calls accept for each pair, and
 // returns the first one for which it is true; false: there is none, or the search was too long.
+// A column to which different texts are different has none.
 func Find(expression string, least int, folds bool, equal *Equality, accept func(a, b string) bool) (a, b string, found bool, err error) {
+	if *equal == *Bytewise() {
+		return "", "", false, nil
+	}
 	re, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return "", "", false, fmt.Errorf("parsing a pattern: %w", err)
@@ -111,7 +116,7 @@ func Find(expression string, least int, folds bool, equal *Equality, accept func
 	start := state{a: uint32(prog.Start), b: uint32(prog.Start)}
 	s.steps[start] = step{}
 	s.queue = append(s.queue, start)
-	for i := 0; i < len(s.queue) && len(s.queue) < maxStates; i++ {
+	for i := 0; i < len(s.queue) && s.taken < maxSteps; i++ {
 		if a, b, found = s.visit(start, s.queue[i]); found {
 			return a, b, true, nil
 		}
@@ -149,6 +154,10 @@ func (s *search) visit(start, at state) (a, b string, found bool) {
 // both adds a state for each pair of instructions.
 func (s *search) both(from, next state, ones, twos []uint32, c, d byte) {
 	for _, next.a = range ones {
+		if s.taken >= maxSteps {
+			return
+		}
+		s.taken += len(twos)
 		for _, next.b = range twos {
 			if _, known := s.steps[next]; !known {
 				s.steps[next] = step{from, c, d}

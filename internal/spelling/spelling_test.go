@@ -48,6 +48,8 @@ func TestFind(t *testing.T) {
 		{"text behind numbers", number, `[1-9][0-9]{0,5}[a-z]?`, 1, false, "1 1a"},
 		{"a long pattern", cases, `[0-9A-Z]{1,64}`, 1, false, ""},
 		{"an ambiguous pattern", cases, `([0-9A-Z]{1,30}-?){1,4}`, 8, false, ""},
+		{"a very ambiguous pattern", Bytewise(), `(?:(?:[A-Z0-9]{0,9}){0,6}){0,6}`, 1, false, ""},
+		{"a very ambiguous pattern, and one case", cases, `(?:(?:[A-Z0-9]{0,9}){0,6}){0,6}`, 1, false, ""},
 		{"the longest pattern", cases, `[!-~]{1,256}`, 1, true, ""},
 	} {
 		whole := regexp.MustCompile(`\A(?:` + tt.pattern + `)\z`)
