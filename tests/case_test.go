@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// TestCaseOfIDs has a table that takes texts for the same order whatever their case. Three spellings
+// TestCaseOfIDs has a table that ignores the case of IDs. Three spellings
 // at once settle it once. A UUID has the case that its rule says, in the name of the lock.
 func TestCaseOfIDs(t *testing.T) {
 	t.Parallel()

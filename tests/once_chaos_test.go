@@ -182,7 +182,7 @@ func TestOnceChaos(t *testing.T) {
 // visit has a client settle an order, or undo that.
 func (c *cashier) visit(ctx context.Context, s *stack, random *rand.Rand, order string, counts *sync.Map) {
 	what := []string{"settle", "settle", "settle", "both", "undo"}[random.IntN(5)]
-	// What a 4xx reports, was not done. After 302, 500, 503 and a hang, nobody knows.
+	// After a 4xx, nothing was done. After 302, 500, 503 and a hang, the outcome is unknown.
 	queries := []string{"effect&status=200", "effect&status=200", "effect&status=200", "status=422", "effect&status=503", "effect&hang", "hang"}
 	if what == "undo" {
 		queries = append(queries, "effect&status=500", "status=500", "effect&status=302", "status=302", "effect&within&status=200", "effect&within&hang")

@@ -129,7 +129,7 @@ func (r *tailer) lookUp(ctx context.Context) {
 func (a *serverClient) has(ctx context.Context, l *layout, s server, texts []string) (found bool, err error) {
 	var conditions []string
 	for i, c := range l.ids {
-		value := fmt.Sprintf("_utf8mb4 X'%x'", texts[i]) // whatever the connection's character set is
+		value := fmt.Sprintf("_utf8mb4 X'%x'", texts[i]) // in any character set of the connection
 		if c.bits > 0 {
 			value = texts[i] // digits
 		} else if !c.text {
