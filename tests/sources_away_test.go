@@ -37,7 +37,7 @@ func newAccount(o *orderTable) *account {
 	must(o.t, err)
 	dsn.User = url.UserPassword("gate", "secret")
 	o.dsn = dsn.String()
-	a.cut = []string{"ALTER ROLE gate NOLOGIN", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'gate'"}
+	a.cut = []string{"ALTER ROLE gate NOLOGIN", "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'gate'"}
 	a.back = []string{"ALTER ROLE gate LOGIN"}
 	return a
 }
