@@ -2,14 +2,11 @@ package tests
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,195 +14,208 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// cashier is an order service that pays what it is asked to, as often as it is asked to, and writes down
-// when. The query says how it answers: do=effect acts, and status is that of its answer.
-type cashier struct {
-	*httptest.Server
-	within func(order, lease string) // has a call within a call settle
+var (
+	chaosFor  = flag.Duration("chaos", 0, "how long TestOnceChaos lasts with each kind of Redis; 0: seconds, with one kind")
+	chaosSeed = flag.Uint64("seed", 0, "of the random calls of TestOnceChaos; 0: another each time")
+)
 
-	mu     sync.Mutex
-	serial int
-	paid   map[string][]payment // by order and what it is paid for
-	wrong  []string
+// chaosOrders are called for at a time, of each kind of lock.
+const chaosOrders = 8
+
+// chaos is clients, instances and a Redis, of which each may fail.
+type chaos struct {
+	*chaosRedis
+	t       *testing.T
+	bed     *bedtest.Bed
+	cashier *cashier
+	begun   time.Time
+	first   *chaosSite // behind a proxy to the backend
+	second  atomic.Pointer[chaosSite]
+	counts  sync.Map // of answers and faults: *atomic.Int64
+
+	mu      sync.Mutex
+	clients map[string]*redis.Client // of single servers, by address
 }
 
-// payment is one effect, and when it was undone.
-type payment struct {
-	serial int
-	undone time.Time // zero: it is not
+// TestOnceChaos settles, repeats and undoes a few orders at once, alone, in batches and within calls,
+// through two Envoys, with answers of every kind, while clients leave, Redis hangs, connections are cut,
+// and instances are killed and reloaded. With SOAK, which takes an hour, it does so on a cluster whose
+// slots move, and with failovers. No order is paid twice unless that was undone, and none is reported as
+// paid after it was undone.
+func TestOnceChaos(t *testing.T) {
+	t.Parallel()
+	length := *chaosFor
+	if length == 0 && os.Getenv("SOAK") != "" {
+		length = 20 * time.Minute
+	}
+	for _, tt := range []struct {
+		name  string
+		redis func(*bedtest.Bed) *chaosRedis
+	}{{"single", chaosSingle}, {"cluster", chaosCluster}, {"sentinel", chaosSentinel}} {
+		if length == 0 && tt.name != "single" {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) { newChaos(t, tt.redis).run(length) })
+	}
 }
 
-var cashierPath = regexp.MustCompile(`^/orders/(\d+)/(settle|both|undo)$`)
-
-func newCashier(t testing.TB) *cashier {
-	c := &cashier{paid: make(map[string][]payment)}
-	c.Server = httptest.NewServer(http.HandlerFunc(c.serve))
-	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+func newChaos(t *testing.T, start func(*bedtest.Bed) *chaosRedis) *chaos {
+	t.Helper()
+	c := &chaos{t: t, bed: bedtest.New(t), cashier: newCashier(t), clients: make(map[string]*redis.Client)}
+	c.chaosRedis = start(c.bed)
+	t.Cleanup(func() { _ = c.client.Close() })
+	c.first = newChaosSite(t, c.bed, c.chaosRedis, c.cashier.behind(t))
+	c.second.Store(newChaosSite(t, c.bed, c.chaosRedis, c.cashier.addr()))
+	c.cashier.within = func(kind, order, lease string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, _ = c.either().send(ctx, "POST", "/"+kind+"/orders/"+order+"/settle?effect&status=200", "", leaseHeader, lease)
+	}
 	return c
 }
 
-func (c *cashier) serve(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
-	path, query := cashierPath.FindStringSubmatch(r.URL.Path), r.URL.Query()
-	if path == nil {
-		c.fault("the backend got " + r.URL.Path)
-		return
+func (c *chaos) run(length time.Duration) {
+	seed, every := *chaosSeed, 2*time.Second
+	if seed == 0 {
+		seed = rand.Uint64()
 	}
-	pause, _ := time.ParseDuration(query.Get("for"))
-	time.Sleep(pause)
-	serial := 0
-	if query.Has("effect") {
-		serial = c.act(path[1], path[2])
+	if length == 0 {
+		length, every = 6*time.Second, 500*time.Millisecond
 	}
-	if query.Has("within") {
-		c.within(path[1], r.Header.Get(leaseHeader))
-	}
-	if query.Has("hang") {
-		<-r.Context().Done()
-		return
-	}
-	status, _ := strconv.Atoi(query.Get("status"))
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "%d", serial)
-}
-
-func (c *cashier) fault(text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wrong = append(c.wrong, text)
-}
-
-// act pays or undoes, and notes a payment that was made before and not undone.
-func (c *cashier) act(order, what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if what == "undo" {
-		for _, what := range []string{"settle", "both"} {
-			if all := c.paid[order+what]; len(all) > 0 && all[len(all)-1].undone.IsZero() {
-				all[len(all)-1].undone = time.Now()
-			}
-		}
-		return 0
-	}
-	all := c.paid[order+what]
-	if len(all) > 0 && all[len(all)-1].undone.IsZero() {
-		c.wrong = append(c.wrong, fmt.Sprintf("order %s was paid twice (%s)", order, what))
-	}
-	c.serial++
-	c.paid[order+what] = append(all, payment{serial: c.serial})
-	return c.serial
-}
-
-// replayed notes an answer that was given again although its payment was undone before it was asked for.
-func (c *cashier) replayed(order, what, body string, asked time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.paid[order+what] {
-		if strconv.Itoa(p.serial) == body && !p.undone.IsZero() && p.undone.Before(asked) {
-			c.wrong = append(c.wrong, fmt.Sprintf("order %s is reported as paid (%s), %v after that was undone", order, what, asked.Sub(p.undone)))
-		}
-	}
-}
-
-// TestOnceChaos settles, repeats and undoes a few orders at once, through two Envoys, while clients leave,
-// Redis hangs and instances are killed, with answers of every kind. No order is paid twice unless that was
-// undone, and none is reported as paid after it was undone. Orders are left before a lease ends by itself.
-// With SOAK it lasts an hour.
-func TestOnceChaos(t *testing.T) {
-	t.Parallel()
-	length, change := 6*time.Second, 3*time.Second
-	if os.Getenv("SOAK") != "" {
-		length, change = time.Hour, 20*time.Second
-	}
-	c := newCashier(t)
-	with := settings{backend: strings.TrimPrefix(c.URL, "http://"), orders: 50_000, gate: onceRules}
-	first := newStack(t, with)
-	var second atomic.Pointer[stack]
-	second.Store(first.second(with))
-	c.within = func(order, lease string) {
-		_, _ = second.Load().send(t.Context(), "POST", "/orders/"+order+"/settle?effect&status=200", "", leaseHeader, lease)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), length)
+	c.t.Logf("random choices: -seed=%d", seed)
+	ctx, cancel := context.WithTimeout(c.t.Context(), length)
 	defer cancel()
+	c.begun = time.Now()
 	var all sync.WaitGroup
-	var counts sync.Map // of answers: *atomic.Int64
-	begun := time.Now()
 	for i := range 8 {
-		random := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		all.Go(func() {
 			for ctx.Err() == nil {
-				s := first
-				if random.IntN(2) == 0 {
-					s = second.Load()
-				}
-				// A lease of a killed instance ends after two thirds of 10 s, and its call may be repeated then.
-				order := strconv.Itoa(1 + 30*int(time.Since(begun)/(5*time.Second)) + random.IntN(30))
-				c.visit(ctx, s, random, order, &counts)
+				c.visit(ctx, r)
 			}
 		})
 	}
-	for tick := time.NewTicker(change); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-		case <-tick.C:
-			must(t, first.server.Pause())
-			time.Sleep(time.Duration(rand.IntN(700)) * time.Millisecond)
-			must(t, first.server.Resume())
-			old := second.Swap(first.second(with))
-			if old.gate != nil {
-				old.gate.Kill()
-			}
-			old.envoy.Kill()
-		}
-	}
+	c.breakThings(ctx, rand.New(rand.NewPCG(seed, 100)), every)
 	all.Wait()
+	c.judge()
+}
+
+func (c *chaos) judge() {
 	found := make(map[string]int64)
-	counts.Range(func(key, n any) bool {
+	c.counts.Range(func(key, n any) bool {
 		found[key.(string)] = n.(*atomic.Int64).Load()
 		return true
 	})
-	for _, answer := range slices.Sorted(maps.Keys(found)) {
-		t.Logf("%8d %s", found[answer], answer)
+	for _, what := range slices.Sorted(maps.Keys(found)) {
+		c.t.Logf("%8d %s", found[what], what)
 	}
-	t.Logf("%d payments", c.serial)
-	for _, wrong := range c.wrong {
-		t.Error(wrong)
+	c.cashier.mu.Lock()
+	defer c.cashier.mu.Unlock()
+	c.t.Logf("%d payments, %d undos", c.cashier.serial, c.cashier.undos)
+	for wrong := range c.cashier.wrong {
+		c.t.Error(wrong)
+		if at := strings.Fields(wrong); len(at) > 2 {
+			c.t.Log(strings.Join(c.cashier.history[at[0]+at[2]], "\n"))
+		}
 	}
-	if found["settle 200 replayed"] == 0 || found["undo 200 "] == 0 || c.serial == 0 {
-		t.Error("nothing was repeated, undone or paid")
+	if found["settle 200 replayed"] == 0 || found["undo 200 "] == 0 || c.cashier.serial == 0 {
+		c.t.Error("nothing was repeated, undone or paid")
 	}
 }
 
-// visit has a client settle an order, or undo that.
-func (c *cashier) visit(ctx context.Context, s *stack, random *rand.Rand, order string, counts *sync.Map) {
-	what := []string{"settle", "settle", "settle", "both", "undo"}[random.IntN(5)]
-	// After a 4xx, nothing was done. After 302, 500, 503 and a hang, the outcome is unknown.
-	queries := []string{"effect&status=200", "effect&status=200", "effect&status=200", "status=422", "effect&status=503", "effect&hang", "hang"}
-	if what == "undo" {
-		queries = append(queries, "effect&status=500", "status=500", "effect&status=302", "status=302", "effect&within&status=200", "effect&within&hang")
-	}
-	query := queries[random.IntN(len(queries))] + fmt.Sprintf("&for=%dms", random.IntN(10))
-	if strings.Contains(query, "hang") && random.IntN(8) > 0 {
-		query = queries[0] // an order that hangs is locked from then on
-	}
-	patience := 3 * time.Second
-	if random.IntN(20) == 0 || strings.Contains(query, "hang") {
-		patience = time.Duration(random.IntN(40)) * time.Millisecond
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	asked := time.Now()
-	a, err := s.send(ctx, "POST", "/orders/"+order+"/"+what+"?"+query, "", "Idempotency-Key", strconv.Itoa(random.IntN(3)))
-	text := fmt.Sprintf("%s %d %s", what, a.status, a.verdict)
-	if err != nil {
-		text = what + " left"
-	}
-	n, _ := counts.LoadOrStore(text, new(atomic.Int64))
+func (c *chaos) count(what string) {
+	n, _ := c.counts.LoadOrStore(what, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
-	if a.verdict == "replayed" && a.status == 200 {
-		c.replayed(order, what, a.body, asked)
+}
+
+// order returns the ID of one of the orders that are called for now.
+func (c *chaos) order(n int) string {
+	return strconv.Itoa(10*int(time.Since(c.begun)/chaosOrder) + 10 + n)
+}
+
+// After a 4xx, nothing was done. After 302, 500, 503, a hang and the death of the backend, the outcome
+// is unknown.
+var (
+	settleChaos = append(slices.Repeat([]string{"effect&status=200"}, 12),
+		"status=422", "effect&status=503", "effect&die", "die", "effect&hang", "hang", "effect&stream&status=200")
+	undoChaos = append(slices.Clone(settleChaos), "effect&status=500", "status=500", "effect&status=302", "status=302",
+		"effect&within&status=200", "effect&within&status=200", "effect&within&hang")
+)
+
+// visit has a client settle an order, or some, or undo that.
+func (c *chaos) visit(ctx context.Context, r *rand.Rand) {
+	kind := slices.Sorted(maps.Keys(chaosLocks))[r.IntN(len(chaosLocks))]
+	call := chaosCall{kind: kind, what: []string{"settle", "settle", "settle", "settle", "both", "undo", "undo", "refund"}[r.IntN(8)]}
+	number := r.IntN(chaosOrders)
+	call.orders = []string{c.order(1 + number)}
+	path, body := "/orders/"+call.orders[0]+"/", ""
+	if (call.what == "settle" || call.what == "undo") && number >= chaosOrders/2 && r.IntN(8) > 0 { // a batch
+		other := number ^ 1
+		if r.IntN(8) == 0 {
+			other = (number + 1) % chaosOrders
+		}
+		call.orders = append(call.orders, c.order(1+other))
+		path, body = "/batch/", `{"ids":[`+strings.Join(call.orders, ",")+`]}`
+	}
+	choices := settleChaos
+	if !slices.Contains(names, call.what) {
+		choices = undoChaos
+	}
+	query := choices[r.IntN(len(choices))]
+	leaves := strings.Contains(query, "hang")
+	if (leaves || strings.Contains(query, "stream")) && r.IntN(4) > 0 {
+		query, leaves = choices[0], false // an order that hangs is locked from then on
+	}
+	patience := chaosMaxHold + 2*chaosLate
+	if leaves || r.IntN(20) == 0 {
+		patience = time.Duration(r.IntN(40)) * time.Millisecond
+	}
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s := c.either()
+	call.sent = time.Now()
+	target := fmt.Sprintf("/%s%s%s?%s&for=%dms&sent=%d", kind, path, call.what, query, r.IntN(10), call.sent.UnixNano())
+	key := fmt.Sprint(call.orders[0], "-", r.IntN(3))
+	a, err := s.send(short, "POST", target, body, "Idempotency-Key", key, "Content-Type", jsonBody)
+	c.cashier.mu.Lock()
+	c.cashier.note(call, "%s at %s: %d %s %s %v", query, call.sent.Format("05.000"), a.status, a.verdict, a.body, err)
+	c.cashier.mu.Unlock()
+	switch {
+	case err == nil:
+		c.count(fmt.Sprintf("%s %d %s", call.what, a.status, a.verdict))
+	case strings.Contains(query, "stream") && a.header.Get("x-enforced") != "" && short.Err() == nil:
+		c.count(call.what + " streamed until max_hold")
+		c.held(ctx, s, call)
+	default:
+		c.count(call.what + " left")
+	}
+	if a.verdict == "replayed" && a.status == 200 && slices.Contains(names, call.what) && err == nil {
+		c.cashier.replayed(call, a.body)
+	}
+}
+
+// held waits until the orders of a call are locked for the hold.
+func (c *chaos) held(ctx context.Context, s *chaosSite, call chaosCall) {
+	for _, order := range call.orders {
+		key, begun := call.kind+":lock:"+order, time.Now()
+		for ctx.Err() == nil && !s.killed.Load() {
+			left, err := c.client.PTTL(ctx, key).Result()
+			if err == nil && left > chaosLease {
+				break
+			}
+			if time.Since(begun) > chaosLate {
+				c.cashier.mu.Lock()
+				defer c.cashier.mu.Unlock()
+				c.cashier.fault("%s order %s is not held after its answer was ended: %v left", call.kind, order, left)
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
 	}
 }
