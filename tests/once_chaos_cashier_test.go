@@ -134,7 +134,7 @@ func (c *cashier) serve(w http.ResponseWriter, r *http.Request) {
 		if lasts := time.Since(begun); lasts > chaosMaxHold+chaosLate {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.fault("an answer for %s %v streams for %v", call.kind, call.orders, lasts)
+			c.fault("%s order %s is answered for %v (%s)", call.kind, call.orders[0], lasts, call.what)
 			return
 		}
 	}

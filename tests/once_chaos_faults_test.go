@@ -144,14 +144,18 @@ func (c *chaos) replicate() {
 		must(c.t, c.sentinel.Settle(ctx))
 	}
 	for _, node := range c.nodes {
-		bedtest.Eventually(c.t, "a replica has all", func() bool {
+		until := int64(-1) // the offset of the primary
+		bedtest.Eventually(c.t, "the replicas have all", func() bool {
 			role, err := c.at(node).Do(ctx, "role").Slice()
 			if err != nil || role[0] != "master" {
 				return err == nil
 			}
+			if until < 0 {
+				until = role[1].(int64)
+			}
 			for _, replica := range role[2].([]any) {
 				at, err := strconv.ParseInt(replica.([]any)[2].(string), 10, 64)
-				if err != nil || at < role[1].(int64) {
+				if err != nil || at < until {
 					return false
 				}
 			}

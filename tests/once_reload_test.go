@@ -43,12 +43,19 @@ func TestOnceReload(t *testing.T) {
 
 	// What is undone while nothing is enforced is undone, also for a batch, or if that is not certain.
 	r.wantAfter("applied", func() { r.rewrite(r.text) })
-	for _, order := range []string{"2", "3", "4", "5"} {
+	for _, order := range []string{"2", "3", "4", "5", "6", "7"} {
 		r.must("POST", "/orders/"+order+"/settle", "").want(t, 200, "")
 	}
 	r.wantAfter("applied", func() {
 		r.rewrite(regexp.MustCompile(`(?m)^  - name: .*$`).ReplaceAllString(r.text, "$0\n    mode: observe"))
 	})
+	for _, order := range []string{"6", "7"} { // busy, also for those that only observe
+		r.inBackground(t.Context(), "/orders/"+order+"/settle?hang")
+		bedtest.Eventually(t, "it runs", func() bool { return p.paid("/orders/"+order+"/settle") == 2 })
+	}
+	r.must("POST", "/orders/6/undo", "").want(t, 200, "")
+	r.must("POST", "/orders/7/undo?status=404", "").want(t, 404, "")
+	close(p.release)
 	r.must("POST", "/orders/2/undo", "").want(t, 200, "")
 	r.must("POST", "/orders/3/undo?status=500", "").want(t, 500, "")
 	r.must("POST", "/orders/4/undo?status=404", "").want(t, 404, "")
@@ -61,5 +68,7 @@ func TestOnceReload(t *testing.T) {
 	r.must("POST", "/orders/3/settle", "").want(t, 409, "duplicate")
 	r.must("POST", "/orders/4/settle", "").want(t, 200, "replayed")
 	r.must("POST", "/orders/5/settle", "").want(t, 200, "replayed")
+	r.must("POST", "/orders/6/settle", "").want(t, 200, "")
+	r.must("POST", "/orders/7/settle", "").want(t, 200, "replayed")
 	p.wantPaid(t, "/payments", 1)
 }

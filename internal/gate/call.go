@@ -156,17 +156,23 @@ func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 // have changed was asked for, or the process stood still.
 func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	if g.Err == nil && g.Lease.Ended() {
-		c.release(ctx, g.Lease, func(error) {}) // nothing was forwarded
 		g.Err = errLockLost
 	}
-	if g.Err != nil {
+	if g.Err != nil && (!c.marks() || g.Lease == nil || errors.Is(g.Err, context.Canceled)) {
+		if g.Lease != nil {
+			c.release(ctx, g.Lease, func(error) {}) // nothing was forwarded
+		}
 		return c.denied(g.Err)
 	}
 	c.lease, c.orderLease, c.keyLease = g.Lease, g.order, g.key
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
 		c.forwarded = true
-		c.decide(VerdictAcquired)
+		verdict := VerdictAcquired
+		if g.Err != nil { // only observed
+			verdict, _ = c.refusal(g.Err)
+		}
+		c.decide(verdict)
 		return Step{Forward: true, Lease: c.visibleLease()}
 	case release:
 		c.releaseOrHold(ctx, release)
@@ -187,6 +193,18 @@ func (c *Call) denied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
 		return Step{} // the client has left, whichever event arrives first
 	}
+	verdict, step := c.refusal(err)
+	c.decide(verdict)
+	if c.policy.Observe {
+		c.forwarded = true
+		return Step{Forward: true}
+	}
+	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
+	return step
+}
+
+// refusal returns the verdict on a call that got no lock, and its answer.
+func (c *Call) refusal(err error) (Verdict, Step) {
 	verdict, step := VerdictUnavailable, Step{Refuse: true}
 	stored, isStored := errors.AsType[*StoredAnswer](err)
 	refused, isDedup := errors.AsType[dedupError](err)
@@ -207,13 +225,7 @@ func (c *Call) denied(err error) Step {
 	if i, ok := unmetCondition(err); ok {
 		verdict, c.Decision.Condition = VerdictNotReady, i
 	}
-	c.decide(verdict)
-	if c.policy.Observe {
-		c.forwarded = true
-		return Step{Forward: true}
-	}
-	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
-	return step
+	return verdict, step
 }
 
 func (c *Call) decide(v Verdict) {

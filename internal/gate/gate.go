@@ -83,6 +83,9 @@ type LockRequest struct {
 	Meanwhile      bool     // only an answer counts that was stored at most For before Acquire began
 	For            time.Duration
 	Client         string // the caller's address, or its network; "": unknown
+	// Marks means that the call is only observed and undoes settlements. With an error, Acquire returns a
+	// lease too, without a lock: what the call undoes is marked even so.
+	Marks bool
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is

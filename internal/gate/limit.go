@@ -31,6 +31,9 @@ func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string)
 		limitRequest.PresentedLease = permit
 	}
 	second, err := s.Limit.Acquire(ctx, limitRequest)
+	if err != nil && request.Marks {
+		return lease, err
+	}
 	if err != nil {
 		// Nothing was forwarded. If the release fails, the lock expires.
 		_ = lease.Release(context.WithoutCancel(ctx))

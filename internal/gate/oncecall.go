@@ -11,20 +11,26 @@ import (
 // acquire acquires the call's locks, and then decides what another call of the order may have
 // changed until then.
 func (c *Call) acquire(ctx context.Context) Grant {
-	g := c.acquireLocks(ctx)
-	if g.Err != nil || !c.hasOrder() {
+	marks := c.marks()
+	g := c.acquireLocks(ctx, marks)
+	if g.Lease == nil || !c.hasOrder() {
 		return g
 	}
-	err := c.recheck(ctx)
-	if storing, ok := g.order.(StoringLease); ok && err == nil && c.undoes() {
-		err = storing.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...)
+	if g.Err == nil {
+		g.Err = c.recheck(ctx)
 	}
-	if err != nil {
+	if storing, ok := g.order.(StoringLease); ok && c.undoes() && (g.Err == nil || marks) {
+		g.Err = cmp.Or(g.Err, storing.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
+	}
+	if g.Err != nil && !marks {
 		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
-		return Grant{Err: err}
+		return Grant{Err: g.Err}
 	}
 	return g
 }
+
+// marks reports whether the call goes on without its lock, and marks what it undoes.
+func (c *Call) marks() bool { return c.policy.Observe && c.undoes() && c.hasOrder() }
 
 // undoes reports whether the call deletes stored answers if it succeeds. They are suspended before
 // it is forwarded: only its end shows whether they are still true.
@@ -54,24 +60,30 @@ type dedupError Verdict
 func (e dedupError) Error() string { return "the order of the create: " + Verdict(e).String() }
 
 // acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
-// It holds all of them, or none.
-func (c *Call) acquireLocks(ctx context.Context) Grant {
+// It holds all of them, or none. If it marks, there is a lease of the orders in either case.
+func (c *Call) acquireLocks(ctx context.Context, marks bool) Grant {
 	var g Grant
 	if c.hasKey() {
 		if g.key, g.Err = c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest()); g.Err != nil {
-			return Grant{Err: c.keyError(c.keptByOrder(ctx, g.Err))}
+			g.key, g.Err = nil, c.keyError(c.keptByOrder(ctx, g.Err))
+			if !marks {
+				return Grant{Err: g.Err}
+			}
 		}
 		if !c.hasOrder() {
 			g.Lease = g.key
 			return g
 		}
 	}
-	if g.order, g.Err = c.policy.Settle.acquire(ctx, c.lockRequest, c.limitID); g.Err != nil {
+	request, err := c.lockRequest, error(nil)
+	request.Marks = marks
+	if g.order, err = c.policy.Settle.acquire(ctx, request, c.limitID); err != nil && !marks {
 		if g.key != nil { // nothing was forwarded; if the release fails, the lock expires
 			_ = g.key.Release(context.WithoutCancel(ctx))
 		}
-		return Grant{Err: g.Err}
+		return Grant{Err: err}
 	}
+	g.Err = cmp.Or(g.Err, err)
 	g.Lease = g.order
 	if g.key != nil {
 		g.Lease = join(g.order, g.key, g.order.Owner())

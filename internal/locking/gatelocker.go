@@ -57,7 +57,11 @@ func (g GateLocker) Key(id string) string {
 // Redis. That includes a command that starts behind one that hangs: the proxy's timeout would
 // expire before both have ended.
 func (g GateLocker) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
-	return g.acquireSince(ctx, request, time.Now())
+	lease, err := g.acquireSince(ctx, request, time.Now())
+	if err != nil && request.Marks {
+		return &unlocked{g.undoing(request)}, err
+	}
+	return lease, err
 }
 
 // acquireSince is Acquire for a caller that has waited since start. The wait for a slot in
@@ -249,27 +253,27 @@ func (l *heldLease) StoreAnswer(name, text, brief string, keep time.Duration) {
 // SuspendAnswers implements gate.StoringLease.
 func (l *heldLease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	l.stores = true
-	l.undoes.set(undoesNothing, keep, names)
+	l.undoes.begin(ctx, keep, names)
 	return l.Lease.SuspendAnswers(ctx, keep, names...)
 }
 
 // KeepSuspended implements gate.StoringLease.
 func (l *heldLease) KeepSuspended() {
-	l.undoes.is(undoesMaybe)
+	l.undoes.ends(redislock.UndoBegins)
 	l.Lease.KeepSuspended()
 }
 
 // ForgetAnswers implements gate.StoringLease.
 func (l *heldLease) ForgetAnswers(keep time.Duration, names ...string) {
 	l.stores = true
-	l.undoes.set(undoesSurely, keep, names)
+	l.undoes.ends(redislock.UndoDone)
 	l.Lease.ForgetAnswers(keep, names...)
 }
 
 // Hold implements gate.Lease. If the first attempt fails, the background repeats it.
 func (l *heldLease) Hold(ctx context.Context, reason string) error {
 	l.slot.holdFor(l.hold)
-	l.undoes.is(undoesMaybe)
+	l.undoes.ends(redislock.UndoBegins)
 	l.undoes.end(ctx)
 	err := l.Lease.Hold(ctx, reason)
 	if err != nil && !errors.Is(err, redislock.ErrLost) {

@@ -2,11 +2,11 @@ package locking
 
 import (
 	"context"
-	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/google/uuid"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -14,31 +14,28 @@ import (
 )
 
 // undoing is what a call that is only observed does to the stored answers of enforced calls. It has
-// another lock than they have, and may undo what they report all the same. Its methods do nothing for
-// nil, that of a call that is enforced.
+// another lock than they have, or none, and may undo what they report all the same. So it leaves a mark as
+// they do, before it is forwarded, and the mark goes only if the undo has certainly failed. Its methods do
+// nothing for nil, that of a call that is enforced.
 type undoing struct {
-	client redis.UniversalClient
-	log    *slog.Logger
-	keys   []string // of the enforced lock
-	keep   time.Duration
-	names  []string
-	has    undone
+	unit    *Unit
+	call    string   // names it in its marks
+	keys    []string // of the enforced lock
+	numbers []int64  // of the marks, by key; 0: the lock was never granted; unmarked
+	begun   bool     // it may be forwarded
+	keep    time.Duration
+	names   []string
+	step    redislock.UndoStep // at its end
 }
 
-// undone says what a call has undone.
-type undone int8
-
-const (
-	undoesNothing undone = iota
-	undoesMaybe
-	undoesSurely
-)
+// unmarked is a number of a mark that Redis did not take.
+const unmarked = -1
 
 func (g GateLocker) undoing(request gate.LockRequest) *undoing {
 	if !g.unit.use.Observe || g.unit.use.isOfKeys() {
 		return nil
 	}
-	u := &undoing{client: g.unit.set.opts.Redis, log: g.unit.log}
+	u := &undoing{unit: g.unit, step: redislock.UndoFailed}
 	for _, id := range request.IDs {
 		u.keys = append(u.keys, strings.TrimSuffix(g.Key(id), config.ObservedSuffix))
 	}
@@ -54,30 +51,92 @@ func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence
 	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, keys...)
 }
 
-func (u *undoing) set(has undone, keep time.Duration, names []string) {
-	if u != nil {
-		u.keep, u.names = keep, names
-		u.is(has)
+// begin suspends the stored answers. The call goes on without that if Redis does not answer, and its end
+// makes up for it.
+func (u *undoing) begin(ctx context.Context, keep time.Duration, names []string) {
+	if u == nil {
+		return
 	}
+	u.begun, u.keep, u.names, u.call = true, keep, names, uuid.NewString()
+	u.numbers = slices.Repeat([]int64{unmarked}, len(u.keys))
+	u.mark(ctx, redislock.UndoBegins)
 }
 
-func (u *undoing) is(has undone) {
+// ends says what end does.
+func (u *undoing) ends(step redislock.UndoStep) {
 	if u != nil {
-		u.has = has
+		u.step = step
 	}
 }
 
 // acts reports whether end does anything.
-func (u *undoing) acts() bool { return u != nil && u.has != undoesNothing && len(u.names) > 0 }
+func (u *undoing) acts() bool { return u != nil && u.begun }
 
-// end changes the stored answers. An error does not keep the call from its end: nothing waits for it.
+// end changes the stored answers. An error does not keep the call from its end: they stay suspended.
 func (u *undoing) end(ctx context.Context) {
-	if !u.acts() {
-		return
-	}
-	for _, key := range u.keys {
-		if err := redislock.Undone(ctx, u.client, u.has == undoesMaybe, key, u.keep, u.names...); err != nil {
-			u.log.Warn("a call that is only observed may have undone a settlement, and its stored answer is given on", "error", err)
-		}
+	if u.acts() {
+		u.mark(ctx, u.step)
 	}
 }
+
+func (u *undoing) mark(ctx context.Context, step redislock.UndoStep) {
+	locker, err := u.unit.enter()
+	if err == nil {
+		defer u.unit.leave()
+	}
+	for i, key := range u.keys {
+		if err == nil && u.numbers[i] != 0 && (step != redislock.UndoBegins || u.numbers[i] == unmarked) {
+			var number int64
+			number, err = locker.MarkUndone(ctx, step, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
+			if err == nil && step == redislock.UndoBegins {
+				u.numbers[i] = number
+			}
+		}
+	}
+	if err != nil {
+		u.unit.log.Warn("what a call that is only observed undoes is not marked: the stored answer of the settlement may be given on, or stay suspended", "error", err)
+	}
+}
+
+// unlocked is the lease of an observed call that undoes and got no lock: it has its marks.
+type unlocked struct{ undoes *undoing }
+
+// Fences implements gate.Lease.
+func (l *unlocked) Fences() []int64 { return make([]int64, len(l.undoes.keys)) }
+
+// Owner implements gate.Lease.
+func (l *unlocked) Owner() string { return "" }
+
+// Lost implements gate.Lease.
+func (l *unlocked) Lost() <-chan struct{} { return nil }
+
+// Ended implements gate.Lease.
+func (l *unlocked) Ended() bool { return false }
+
+// Release implements gate.Lease.
+func (l *unlocked) Release(ctx context.Context) error {
+	l.undoes.end(ctx)
+	return nil
+}
+
+// Hold implements gate.Lease.
+func (l *unlocked) Hold(ctx context.Context, _ string) error {
+	l.undoes.ends(redislock.UndoBegins)
+	l.undoes.end(ctx)
+	return nil
+}
+
+// StoreAnswer implements gate.StoringLease.
+func (l *unlocked) StoreAnswer(string, string, string, time.Duration) {}
+
+// ForgetAnswers implements gate.StoringLease.
+func (l *unlocked) ForgetAnswers(time.Duration, ...string) { l.undoes.ends(redislock.UndoDone) }
+
+// SuspendAnswers implements gate.StoringLease.
+func (l *unlocked) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
+	l.undoes.begin(ctx, keep, names)
+	return nil
+}
+
+// KeepSuspended implements gate.StoringLease.
+func (l *unlocked) KeepSuspended() { l.undoes.ends(redislock.UndoBegins) }

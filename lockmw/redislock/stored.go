@@ -32,7 +32,10 @@ type StoredAnswer struct {
 // Error implements error. It does not quote the answer.
 func (a *StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
 
-var forgetScript = redis.NewScript(compose([]string{"common"}, "forget_alone").Text)
+var (
+	forgetScript = redis.NewScript(compose([]string{"common"}, "forget_alone").Text)
+	undoScript   = compose([]string{"common"}, "undo_alone")
+)
 
 // errNoStore is the error of a Locker whose locks have no stored answers.
 var errNoStore = errors.New("locks with several holders or servers have no stored answers")
@@ -348,29 +351,41 @@ func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64,
 // ForgetStored deletes the stored answers of a lock by these names. It returns how many there
 // were.
 func ForgetStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) (int, error) {
-	return markStored(ctx, client, "forget", key, time.Hour, names)
-}
-
-// Undone forgets the stored answers of a lock as ForgetStored does, for a call without the lock that has
-// undone what they report. Earlier calls store none for as long as keep says. Suspended means that it
-// is not known whether the call has undone that, and suspends them.
-func Undone(ctx context.Context, client redis.UniversalClient, suspended bool, key string, keep time.Duration, names ...string) error {
-	deed := "forget"
-	if suspended {
-		deed = "suspend"
-	}
-	_, err := markStored(ctx, client, deed, key, keep, names)
-	return err
-}
-
-func markStored(ctx context.Context, client redis.UniversalClient, deed, key string, keep time.Duration, names []string) (int, error) {
-	keys, args := []string{key, FenceKey(key), marksKey(key)}, []any{deed, keep.Milliseconds()}
+	keys, args := []string{key, FenceKey(key), marksKey(key)}, []any{time.Hour.Milliseconds()}
 	for _, name := range names {
 		keys, args = append(keys, StoredKey(key, name)), append(args, name)
 	}
 	n, err := forgetScript.Run(ctx, client, keys, args...).Int()
 	if err != nil {
 		return 0, fmt.Errorf("forgetting the stored answer of %s: %w", key, err)
+	}
+	return n, nil
+}
+
+// UndoStep is what a call without the lock does to stored answers that it undoes.
+type UndoStep string
+
+// The steps. The first comes before what the call does, and one of the others behind that, or none: the
+// answers stay suspended.
+const (
+	UndoBegins UndoStep = "suspend"
+	UndoDone   UndoStep = "forget"
+	UndoFailed UndoStep = "restore"
+)
+
+// MarkUndone marks the stored answers of a lock by these names, for a call without the lock. It returns the
+// number of the mark, for a later step; 0: nothing is stored. A step without a number makes a mark of its
+// own. Replicas confirm it as they do a grant.
+func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call string, number int64, key string, keep time.Duration, names ...string) (int64, error) {
+	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key))
+	c.Text(string(step)).Text(call).Number(number).Number(keep.Milliseconds())
+	for _, name := range names {
+		c.Text(name)
+	}
+	c.Confirm = true
+	n, err := l.nodes[0].batcher.Do(ctx, c)
+	if err != nil {
+		return 0, fmt.Errorf("marking the stored answers of %s: %w", key, err)
 	}
 	return n, nil
 }

@@ -599,6 +599,68 @@ func TestLateAfterMark(t *testing.T) {
 	})
 }
 
+// TestMarkUndone undoes settlements without their lock.
+func TestMarkUndone(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Hold: time.Minute})
+		mark := func(step UndoStep, key string, number int64) int64 {
+			t.Helper()
+			n, err := l.MarkUndone(t.Context(), step, "call", number, key, time.Hour, "pay")
+			bedtest.Check(t, err)
+			return n
+		}
+		if n := mark(UndoBegins, "never-locked", 0); n != 0 || client.Exists(t.Context(), marksKey("never-locked")).Val() != 0 {
+			t.Errorf("mark %d of a lock that was never granted", n)
+		}
+		for key, tt := range map[string]struct {
+			end  func(key string, number int64)
+			want string // "none": the lock is granted
+		}{
+			"done":    {func(key string, n int64) { mark(UndoDone, key, n) }, "none"},
+			"failed":  {func(key string, n int64) { mark(UndoFailed, key, n) }, "paid"},
+			"unknown": {func(string, int64) {}, ""},
+			"beside another": {func(key string, n int64) {
+				_, err := l.MarkUndone(t.Context(), UndoBegins, "another", 0, key, time.Hour, "pay")
+				bedtest.Check(t, err)
+				mark(UndoFailed, key, n)
+			}, ""},
+			"done beside another": {func(key string, n int64) {
+				_, err := l.MarkUndone(t.Context(), UndoBegins, "another", 0, key, time.Hour, "pay")
+				bedtest.Check(t, err)
+				mark(UndoDone, key, n)
+			}, "none"},
+			"marked late": {func(key string, n int64) {
+				mark(UndoFailed, key, n)
+				mark(UndoDone, key, 0)
+			}, "none"},
+		} {
+			key = strings.ReplaceAll(key, " ", "-")
+			storePaid(t, l, key)
+			n := mark(UndoBegins, key, 0)
+			if text := storedText(t, l, key); text != "" {
+				t.Errorf("%s: %q is given during the undo", key, text)
+			}
+			tt.end(key, n)
+			if tt.want == "none" {
+				release(t, acquire(t, l, key, Stored("pay")))
+			} else if text := storedText(t, l, key); text != tt.want {
+				t.Errorf("%s: %q is given, want %q", key, text, tt.want)
+			}
+		}
+		// A settlement that runs beside the undo counts: nothing shows which came first.
+		release(t, acquire(t, l, "k"))
+		n := mark(UndoBegins, "k", 0)
+		paid := acquire(t, l, "k", Stored("pay"))
+		paid.StoreAnswer("pay", "paid", "brief", time.Minute)
+		release(t, paid)
+		mark(UndoDone, "k", n)
+		if text := storedText(t, l, "k"); text != "paid" {
+			t.Errorf("beside an undo: %q is given", text)
+		}
+	})
+}
+
 // TestUndoneSince tells apart what undoes the settlements of a name.
 func TestUndoneSince(t *testing.T) {
 	t.Parallel()
