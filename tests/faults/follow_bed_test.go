@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,11 +40,21 @@ type dialect struct {
 	// replicate makes a standby of a copied data folder, before and after its start.
 	replicate func(b *followBed, r *rand.Rand, data string) error
 	replicas  func(b *followBed) []string
+	// partitions are those of orders whose IDs are lower than restIDs, and of the rest.
+	partitions     []string
+	detach, attach string        // the partition low of %s
+	ways           []followedWay // to find a row
 	// cut keeps the user NAME away, heal ends that.
 	users, cut, heal []string
 	slot             string // a setting
 	schema           string // of the table, with a dot: without it, it is the user's
 }
+
+// restIDs begin the IDs of most orders.
+const restIDs = 1_000_000_000
+
+// followedWay makes a database find a row in one way: what the data source name and the table end with.
+type followedWay struct{ name, dsn, table string }
 
 var mariaDialect = dialect{
 	kind: "mysql", driver: "mysql", follow: "binlog", number: "BIGINT AUTO_INCREMENT",
@@ -54,6 +65,9 @@ var mariaDialect = dialect{
 	prepare: []string{"XA START 'NAME'", "XA END 'NAME'", "XA PREPARE 'NAME'"}, commit: []string{"XA COMMIT 'NAME'"},
 	users: []string{"CREATE USER NAME@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO NAME@'%'"},
 	cut:   []string{"ALTER USER NAME@'%' ACCOUNT LOCK", "KILL USER NAME"}, heal: []string{"ALTER USER NAME@'%' ACCOUNT UNLOCK"},
+	partitions: []string{" PARTITION BY LIST (order_id DIV 1000000000) (PARTITION low VALUES IN (0), PARTITION rest DEFAULT)"},
+	detach:     "ALTER TABLE %s CONVERT PARTITION low TO TABLE low", attach: "ALTER TABLE %s CONVERT TABLE low TO PARTITION low VALUES IN (0)",
+	ways:   []followedWay{{"without an index", "", " IGNORE INDEX (PRIMARY, order_id, alt_id)"}, {"by index", "", " FORCE INDEX (PRIMARY, order_id, alt_id)"}},
 	folder: "SELECT @@datadir", promote: []string{"STOP SLAVE", "RESET SLAVE ALL"},
 	replicate: func(*followBed, *rand.Rand, string) error { return nil },
 	replicas: func(b *followBed) []string {
@@ -75,6 +89,9 @@ var postgresDialect = dialect{
 	users: []string{"CREATE ROLE NAME SUPERUSER LOGIN PASSWORD 'secret'"},
 	cut:   []string{"ALTER ROLE NAME NOLOGIN", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'NAME'"}, heal: []string{"ALTER ROLE NAME LOGIN"},
 	slot: ", slot: ordergate_N", schema: "public.",
+	partitions: []string{" PARTITION BY RANGE (order_id)", "CREATE TABLE low PARTITION OF orders FOR VALUES FROM (MINVALUE) TO (1000000000)", "CREATE TABLE rest PARTITION OF orders DEFAULT"},
+	detach:     "ALTER TABLE %s DETACH PARTITION low", attach: "ALTER TABLE %s ATTACH PARTITION low FOR VALUES FROM (MINVALUE) TO (1000000000)",
+	ways:   []followedWay{{"without an index", "&enable_indexscan=off&enable_indexonlyscan=off&enable_bitmapscan=off", ""}, {"by index", "&enable_seqscan=off", ""}},
 	folder: "SHOW data_directory", promote: []string{"SELECT pg_promote()"},
 	replicate: func(b *followBed, r *rand.Rand, data string) error {
 		script := `cp -a "$1/PG_VERSION" "$1/standby.signal" && printf '%s\n' "$2" >>"$1/postgresql.auto.conf"`
@@ -104,16 +121,22 @@ type followBed struct {
 	proxy            *proxy // of all instances, which leads to the primary
 }
 
-func newFollowBed(t *testing.T, d dialect) *followBed {
+func newFollowBed(t *testing.T, d dialect, partitioned bool) *followBed {
 	bed := bedtest.New(t)
 	b := &followBed{dialect: d, t: t, bed: bed, table: "orders"}
 	b.primary, b.standby = d.start(bed, 0), d.start(bed, 1)
 	b.data = map[databaseServer]string{b.primary: b.dataOf(b.primary), b.standby: b.dataOf(b.standby)}
-	b.standby.Kill()
+	b.end(b.standby)
 	b.connect()
 	t.Cleanup(func() { _ = b.db.Close() })
-	b.must("CREATE TABLE orders (id " + d.number + " PRIMARY KEY, order_id BIGINT NOT NULL UNIQUE, alt_id BIGINT NOT NULL UNIQUE)")
-	b.must(d.identity...)
+	if partitioned {
+		b.must("CREATE TABLE orders (id " + d.number + ", order_id BIGINT NOT NULL, alt_id BIGINT NOT NULL, PRIMARY KEY (id, order_id, alt_id))" + d.partitions[0])
+		b.must(d.partitions[1:]...)
+		b.must("CREATE INDEX order_id ON orders (order_id)", "CREATE INDEX alt_id ON orders (alt_id)")
+	} else {
+		b.must("CREATE TABLE orders (id " + d.number + " PRIMARY KEY, order_id BIGINT NOT NULL UNIQUE, alt_id BIGINT NOT NULL UNIQUE)")
+		b.must(d.identity...)
+	}
 	for n := range 2 {
 		b.as(n, d.users)
 	}
@@ -183,10 +206,24 @@ func (b *followBed) copyFolder(from, to string) {
 	_ = os.Remove(filepath.Join(to, "postmaster.pid"))
 }
 
+// end kills a server and waits for the children of a postmaster, which outlive it and still write.
+func (b *followBed) end(s databaseServer) {
+	b.t.Helper()
+	s.Kill()
+	bedtest.Eventually(b.t, "the server's children have ended", func() bool {
+		folders, err := filepath.Glob("/proc/[0-9]*/cwd")
+		bedtest.Check(b.t, err)
+		return !slices.ContainsFunc(folders, func(link string) bool {
+			folder, _ := os.Readlink(link)
+			return folder == b.data[s]
+		})
+	})
+}
+
 // kill ends the server, keeps a copy of its folder if there is none or by chance, and starts it again.
 func (b *followBed) kill(r *rand.Rand) {
 	data := b.data[b.primary]
-	b.primary.Kill()
+	b.end(b.primary)
 	if b.backup == "" || r.IntN(2) == 0 {
 		if b.backup == "" {
 			b.backup = data + ".old"
@@ -203,7 +240,7 @@ func (b *followBed) restore(r *rand.Rand) {
 		b.kill(r)
 		return
 	}
-	b.primary.Kill()
+	b.end(b.primary)
 	b.copyFolder(b.backup, b.data[b.primary])
 	b.restart(b.primary)
 	b.replicated = false
@@ -213,8 +250,8 @@ func (b *followBed) restore(r *rand.Rand) {
 // replica makes the standby one, from a copy of the primary's folder.
 func (b *followBed) replica(r *rand.Rand) {
 	data, other := b.data[b.primary], b.data[b.standby]
-	b.primary.Kill()
-	b.standby.Kill()
+	b.end(b.primary)
+	b.end(b.standby)
 	b.copyFolder(data, other)
 	bedtest.Check(b.t, b.replicate(b, r, other))
 	b.restart(b.primary)
@@ -249,12 +286,12 @@ func (b *followBed) caughtUp(id int64) bool {
 // failover promotes the standby, which lacks what lossy wrote.
 func (b *followBed) failover(lossy func()) {
 	if lossy != nil {
-		b.standby.Kill()
+		b.end(b.standby)
 		lossy()
-		b.primary.Kill()
+		b.end(b.primary)
 		b.restart(b.standby)
 	} else {
-		b.primary.Kill()
+		b.end(b.primary)
 	}
 	b.onStandby(b.promote...)
 	b.primary, b.standby, b.replicated = b.standby, b.primary, false

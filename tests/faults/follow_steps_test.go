@@ -42,20 +42,12 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 	write := func() { writes[c.r.IntN(len(writes))]() }
 
 	// The faults of the instances; others write meanwhile.
-	again := func(g *followGate) {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		if err := g.gate.Restart(ctx); err != nil {
-			c.t.Errorf("gate %d: %v\n%s", g.n, err, c.states())
-		}
-	}
-	one := func() *followGate { return c.gates[c.r.IntN(len(c.gates))] }
 	steps["kill"] = func() {
-		g := one()
+		g := c.one()
 		g.gate.Kill()
 		write()
 		wait(c.t.Context(), between(c.r, 0, 2*time.Second))
-		again(g)
+		c.again(g)
 	}
 	steps["kill all"] = func() {
 		for _, g := range c.gates {
@@ -63,18 +55,18 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 		}
 		write()
 		for _, g := range c.gates {
-			again(g)
+			c.again(g)
 		}
 	}
 	steps["stop"] = func() {
-		g := one()
+		g := c.one()
 		bedtest.Check(c.t, g.gate.Pause())
 		write()
 		wait(c.t.Context(), between(c.r, 0, 12*time.Second))
 		bedtest.Check(c.t, g.gate.Resume())
 	}
 	steps["cut from the database"] = func() {
-		g := one()
+		g := c.one()
 		c.as(g.n, c.cut)
 		write()
 		wait(c.t.Context(), between(c.r, 0, 6*time.Second))
@@ -88,7 +80,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 			bedtest.Check(c.t, g.gate.Stop())
 			change(g)
 			bedtest.Check(c.t, g.gate.WriteConfig(c.config(g, s, dir)))
-			again(g)
+			c.again(g)
 			write()
 			wait(c.t.Context(), between(c.r, 0, 3*time.Second))
 		}
@@ -111,36 +103,36 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 	steps["rolling change of the table"] = func() {
 		to := fmt.Sprintf("orders_%d", c.next)
 		c.must(fmt.Sprintf("ALTER TABLE %s RENAME TO %s", c.table, to))
+		c.mu.Lock()
 		c.table = to
+		c.mu.Unlock()
+		c.backup = "" // has the former name
 		roll(func(*followGate) {})
 	}
 
 	// The database.
-	anew := func(do func()) func() {
-		return func() {
-			old := c.forget()
-			do()
-			c.reread(old)
-		}
-	}
+	anew := func(do func()) func() { return func() { c.anew(do) } }
 	steps["database killed"] = anew(func() { c.kill(c.r) })
 	steps["database restored"] = anew(func() { c.restore(c.r) })
 	steps["database failed over"] = func() {
-		anew(func() {
+		c.anew(func() {
 			if !c.replicated {
 				c.replica(c.r)
 			}
-		})()
+		})
 		c.write(10, false)
 		last := c.next - 1
 		bedtest.Eventually(c.t, "the standby has the last row", func() bool { return c.caughtUp(last) })
-		anew(func() {
+		c.anew(func() {
 			var lossy func()
 			if c.r.IntN(2) == 0 {
 				lossy = func() { c.write(5, c.r.IntN(2) == 0); wait(c.t.Context(), time.Second) }
 			}
 			c.failover(lossy)
-		})()
+		})
+	}
+	if c.partitioned {
+		steps["partition detached and attached"] = c.attachPartition
 	}
 	if c.kind == "mysql" {
 		steps["table swapped"] = anew(func() {
@@ -148,7 +140,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 				fmt.Sprintf("RENAME TABLE %s TO previous, copy TO %s", c.table, c.table), "DROP TABLE previous")
 		})
 		steps["binary logs purged"] = func() {
-			g := one()
+			g := c.one()
 			g.gate.Kill()
 			write()
 			c.must("FLUSH BINARY LOGS")
@@ -156,7 +148,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 			var position, x, y any
 			bedtest.Check(c.t, c.db.QueryRow("SHOW MASTER STATUS").Scan(&name, &position, &x, &y))
 			c.must("PURGE BINARY LOGS TO '" + name + "'")
-			again(g)
+			c.again(g)
 		}
 	} else {
 		steps["slot dropped"] = func() {
@@ -215,47 +207,79 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 	return steps
 }
 
+func (c *followCampaign) one() *followGate { return c.gates[c.r.IntN(len(c.gates))] }
+
+// again starts an instance that has ended.
+func (c *followCampaign) again(g *followGate) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := g.gate.Restart(ctx); err != nil {
+		c.t.Errorf("gate %d: %v\n%s", g.n, err, c.states())
+	}
+}
+
 // twoPhases prepares rows, and commits them later.
 func (c *followCampaign) twoPhases() {
-	ctx := context.Background()
-	conn, err := c.db.Conn(ctx)
-	bedtest.Check(c.t, err)
-	defer func() { _ = conn.Close() }()
-	first, n, name := c.next, int64(20), fmt.Sprintf("x%d", c.next)
+	first, n := c.next, int64(20)
 	c.next += n
-	rows := fmt.Sprintf("INSERT INTO %s (order_id, alt_id) SELECT n, n + 5000000000000 FROM %s", c.table, fmt.Sprintf(c.series, first, first+n-1))
+	conn, err := c.db.Conn(context.Background())
+	bedtest.Check(c.t, err)
 	do := func(statements ...string) {
-		for _, statement := range statements {
-			statement = strings.ReplaceAll(statement, "NAME", name)
-			if _, err := conn.ExecContext(ctx, statement); err != nil {
-				c.t.Fatalf("%s: %v", statement, err)
+		for _, s := range statements {
+			s = strings.ReplaceAll(s, "NAME", fmt.Sprintf("x%d", first))
+			if _, err := conn.ExecContext(context.Background(), s); err != nil {
+				c.t.Fatalf("%s: %v", s, err)
 			}
 		}
 	}
-	do(c.prepare[0], rows)
+	do(c.prepare[0], fmt.Sprintf("INSERT INTO %s (order_id, alt_id) SELECT n, n + 5000000000000 FROM %s", c.table, fmt.Sprintf(c.series, first, first+n-1)))
 	do(c.prepare[1:]...)
-	if c.r.IntN(2) == 0 {
-		g := c.gates[c.r.IntN(len(c.gates))]
+	switch c.r.IntN(4) {
+	case 0, 1:
+		g := c.one()
 		g.gate.Kill()
-		bedtest.Check(c.t, g.gate.Restart(ctx))
+		c.again(g)
+	case 2:
+		c.anew(func() { c.kill(c.r) })
+		conn, err = c.db.Conn(context.Background())
+		bedtest.Check(c.t, err)
 	}
 	wait(c.t.Context(), between(c.r, 0, 3*time.Second))
 	do(c.commit...)
+	_ = conn.Close()
 	c.known(first, n)
+}
+
+// attachPartition detaches the partition low, and attaches it with more rows.
+func (c *followCampaign) attachPartition() {
+	low := c.remove(func(_ int, o *followedOrder) bool { return o.id < restIDs })
+	n := int64(20)
+	c.front -= n
+	statements := []string{
+		fmt.Sprintf(c.detach, c.table),
+		fmt.Sprintf("INSERT INTO low SELECT %d + n, %d + n, 5000000000000 + %[2]d + n FROM %s", c.front, c.low, fmt.Sprintf(c.series, 0, n-1)),
+		fmt.Sprintf(c.attach, c.table),
+	}
+	if c.r.IntN(2) == 0 { // MariaDB commits before and after each
+		statements = slices.Concat([]string{"BEGIN"}, statements, []string{"COMMIT"})
+	}
+	conn, err := c.db.Conn(context.Background())
+	bedtest.Check(c.t, err)
+	for _, s := range statements {
+		_, err := conn.ExecContext(context.Background(), s)
+		bedtest.Check(c.t, err)
+	}
+	_ = conn.Close()
+	for _, o := range low {
+		c.known(o.id, 1)
+	}
+	c.known(c.low, n)
+	c.low += n
 }
 
 // changeIDs gives some rows other IDs.
 func (c *followCampaign) changeIDs() {
-	c.mu.Lock()
-	n := min(20, len(c.list))
-	old := slices.Clone(c.list[len(c.list)-n:])
-	c.list = c.list[:len(c.list)-n]
-	for _, o := range old {
-		o.gone = true
-		delete(c.orders, o.id)
-	}
-	c.mu.Unlock()
-	for _, o := range old {
+	for _, o := range c.remove(func(i int, _ *followedOrder) bool { return i >= len(c.list)-20 }) {
 		id := c.next
 		c.next++
 		c.must(fmt.Sprintf("UPDATE %s SET order_id = %d, alt_id = %d WHERE order_id = %d", c.table, id, id+5_000_000_000_000, o.id))
