@@ -33,7 +33,8 @@ type dialect struct {
 	start                func(bed *bedtest.Bed, n int) databaseServer
 	number               string   // the type of the primary key
 	series               string   // a table of the numbers n from %d to %d
-	prepare, commit      []string // of a transaction in two phases called NAME, around its rows
+	prepare              []string // of a transaction in two phases called NAME, around its rows
+	commit               string
 	identity             []string // has changed IDs in the log
 	folder               string   // selects the data folder
 	promote              []string
@@ -62,7 +63,7 @@ var mariaDialect = dialect{
 		return bed.MariaDB("--log-bin=binlog", "--binlog-format=ROW", fmt.Sprintf("--server-id=%d", n+1), "--log-slave-updates", "--relay-log=relay", "--skip-slave-start", "--innodb-buffer-pool-size=64M")
 	},
 	series:  "(SELECT seq AS n FROM seq_%d_to_%d) s",
-	prepare: []string{"XA START 'NAME'", "XA END 'NAME'", "XA PREPARE 'NAME'"}, commit: []string{"XA COMMIT 'NAME'"},
+	prepare: []string{"XA START 'NAME'", "XA END 'NAME'", "XA PREPARE 'NAME'"}, commit: "XA COMMIT 'NAME'",
 	users: []string{"CREATE USER NAME@'%' IDENTIFIED BY 'secret'", "GRANT ALL ON *.* TO NAME@'%'"},
 	cut:   []string{"ALTER USER NAME@'%' ACCOUNT LOCK", "KILL USER NAME"}, heal: []string{"ALTER USER NAME@'%' ACCOUNT UNLOCK"},
 	partitions: []string{" PARTITION BY LIST (order_id DIV 1000000000) (PARTITION low VALUES IN (0), PARTITION rest DEFAULT)"},
@@ -85,7 +86,7 @@ var postgresDialect = dialect{
 	},
 	series:   "generate_series(%d, %d) n",
 	identity: []string{"CREATE UNIQUE INDEX ids ON orders (order_id, alt_id)", "ALTER TABLE orders REPLICA IDENTITY USING INDEX ids"},
-	prepare:  []string{"BEGIN", "PREPARE TRANSACTION 'NAME'"}, commit: []string{"COMMIT PREPARED 'NAME'"},
+	prepare:  []string{"BEGIN", "PREPARE TRANSACTION 'NAME'"}, commit: "COMMIT PREPARED 'NAME'",
 	users: []string{"CREATE ROLE NAME SUPERUSER LOGIN PASSWORD 'secret'"},
 	cut:   []string{"ALTER ROLE NAME NOLOGIN", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'NAME'"}, heal: []string{"ALTER ROLE NAME LOGIN"},
 	slot: ", slot: ordergate_N", schema: "public.",
@@ -116,6 +117,8 @@ type followBed struct {
 	replicated       bool                      // standby is a standby
 	data             map[databaseServer]string // their folders
 	backup           string                    // an older copy of one
+	prepared         string                    // the transaction that is prepared now
+	preparedThen     string                    // the one in backup
 	db               *sql.DB
 	table            string
 	proxy            *proxy // of all instances, which leads to the primary
@@ -229,6 +232,7 @@ func (b *followBed) kill(r *rand.Rand) {
 			b.backup = data + ".old"
 		}
 		b.copyFolder(data, b.backup)
+		b.preparedThen = b.prepared
 	}
 	b.restart(b.primary)
 	b.connect()
@@ -245,6 +249,9 @@ func (b *followBed) restore(r *rand.Rand) {
 	b.restart(b.primary)
 	b.replicated = false
 	b.connect()
+	if b.preparedThen != "" {
+		b.must(strings.ReplaceAll(b.commit, "NAME", b.preparedThen))
+	}
 }
 
 // replica makes the standby one, from a copy of the primary's folder.

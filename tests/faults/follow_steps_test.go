@@ -222,11 +222,12 @@ func (c *followCampaign) again(g *followGate) {
 func (c *followCampaign) twoPhases() {
 	first, n := c.next, int64(20)
 	c.next += n
+	c.prepared = fmt.Sprintf("x%d", first)
 	conn, err := c.db.Conn(context.Background())
 	bedtest.Check(c.t, err)
 	do := func(statements ...string) {
 		for _, s := range statements {
-			s = strings.ReplaceAll(s, "NAME", fmt.Sprintf("x%d", first))
+			s = strings.ReplaceAll(s, "NAME", c.prepared)
 			if _, err := conn.ExecContext(context.Background(), s); err != nil {
 				c.t.Fatalf("%s: %v", s, err)
 			}
@@ -240,12 +241,14 @@ func (c *followCampaign) twoPhases() {
 		g.gate.Kill()
 		c.again(g)
 	case 2:
+		_ = conn.Close()
 		c.anew(func() { c.kill(c.r) })
 		conn, err = c.db.Conn(context.Background())
 		bedtest.Check(c.t, err)
 	}
 	wait(c.t.Context(), between(c.r, 0, 3*time.Second))
-	do(c.commit...)
+	do(c.commit)
+	c.prepared = ""
 	_ = conn.Close()
 	c.known(first, n)
 }
