@@ -72,6 +72,13 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 		wait(c.t.Context(), between(c.r, 0, 6*time.Second))
 		c.as(g.n, c.heal)
 	}
+	steps["network to the database"] = func() {
+		faults := []func(){c.proxy.swallow, c.proxy.cut, func() { c.proxy.latency(200) }}
+		faults[c.r.IntN(len(faults))]()
+		write()
+		wait(c.t.Context(), between(c.r, 0, 8*time.Second))
+		c.proxy.heal()
+	}
 
 	// Rolling changes.
 	roll := func(change func(g *followGate)) {
