@@ -49,15 +49,18 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 		wait(c.t.Context(), between(c.r, 0, 2*time.Second))
 		c.again(g)
 	}
-	steps["kill all"] = func() {
-		for _, g := range c.gates {
-			g.gate.Kill()
-		}
-		write()
-		for _, g := range c.gates {
-			c.again(g)
+	away := func(do func()) func() {
+		return func() {
+			for _, g := range c.gates {
+				g.gate.Kill()
+			}
+			do()
+			for _, g := range c.gates {
+				c.again(g)
+			}
 		}
 	}
+	steps["kill all"] = away(write)
 	steps["stop"] = func() {
 		g := c.one()
 		bedtest.Check(c.t, g.gate.Pause())
@@ -121,6 +124,12 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 	anew := func(do func()) func() { return func() { c.anew(do) } }
 	steps["database killed"] = anew(func() { c.kill(c.r) })
 	steps["database restored"] = anew(func() { c.restore(c.r) })
+	steps["database restored while all are away"] = away(func() {
+		c.anew(func() { c.restore(c.r) })
+		for range c.r.IntN(10) { // so that its log has the former position again
+			write()
+		}
+	})
 	steps["database failed over"] = func() {
 		c.anew(func() {
 			if !c.replicated {
