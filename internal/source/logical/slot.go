@@ -38,8 +38,7 @@ func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (s slot, err e
 			return s, err
 		}
 	}
-	// It waits until the transactions under way have ended, prepared ones too.
-	f.log.Info("creating the replication slot", "slot", f.opts.Slot)
+	f.log.Info("creating the replication slot: this waits for all transactions under way, prepared ones too", "slot", f.opts.Slot)
 	var at string
 	err = conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", f.opts.Slot).Scan(&at)
 	if err != nil {
