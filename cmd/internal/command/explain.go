@@ -224,13 +224,18 @@ func (stubRecorder) Closed(int, gate.Outcome, bool)                             
 func (stubRecorder) Learned(int, error)                                          {}
 func (stubRecorder) Once(int, gate.OnceResult)                                   {}
 
-// policiesToExplain builds the policies of a configuration on stub filters and lockers. It
-// opens no connection.
-func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
+// stubFilters are filters without orders.
+func stubFilters(c *config.Config) map[string]gate.Filter {
 	filters := make(map[string]gate.Filter, len(c.Filters))
 	for name := range c.Filters {
 		filters[name] = stubFilter{}
 	}
+	return filters
+}
+
+// policiesOffline builds the policies of a configuration on filters and on stub lockers. It
+// opens no connection.
+func policiesOffline(c *config.Config, filters map[string]gate.Filter) ([]gate.Policy, error) {
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
 		lock, use := locking.LockOf(c, name, r)
 		locker := locking.NewGateLocker(lock, r.MaxHold(), use.Observe)
@@ -252,7 +257,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 // explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
 // It then finds the IDs, the lock keys and the part of the request behind the decision.
 func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
-	policies, err := policiesToExplain(c)
+	policies, err := policiesOffline(c, stubFilters(c))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +274,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		Method: q.Method, Target: visible(q.Target),
 		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),
 	}
-	decision, m := q.gate.Screen(ctx, q.Request), q.gate.Match(q.Request)
+	decision, m, call := judge(ctx, q.gate, q.Request)
 	if m.Rule < 0 {
 		return e, q.explainUnmatched(e)
 	}
@@ -279,10 +284,6 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), &p.Rule, m)
-	call := q.gate.Open(q.Request)
-	if decision.Reason == order.NoReason { // else its key, or its headers
-		decision.Reason, decision.Verdict = call.Decision.Reason, call.Decision.Verdict
-	}
 	if call.NeedsLock {
 		e.locks(&call, p)
 	}
@@ -294,6 +295,16 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
 	q.locateFault(e, p, decision.Reason, m)
 	return e, nil
+}
+
+// judge returns the gate's decision on a request, without its filter and locks if they decide.
+func judge(ctx context.Context, g *gate.Gate, req order.Request) (gate.Decision, order.Match, gate.Call) {
+	d, m := g.Screen(ctx, req), g.Match(req)
+	call := g.Open(req)
+	if d.Reason == order.NoReason && call.Decision.Reason != order.NoReason { // of its key, or its headers
+		d.Reason, d.Verdict = call.Decision.Reason, call.Decision.Verdict
+	}
+	return d, m, call
 }
 
 // locks adds the locks that the call takes, and the stored answers that it looks for or deletes.
