@@ -22,7 +22,6 @@ func looksLikeHAR(begins []byte) bool {
 type harReader struct {
 	decoder *json.Decoder
 	entered bool
-	number  int64
 }
 
 func newHARReader(in io.Reader) *harReader { return &harReader{decoder: json.NewDecoder(in)} }

@@ -39,11 +39,11 @@ var names = map[string]int{
 	"request": nameRequest, "requestline": nameRequest,
 	"args": nameQuery, "query": nameQuery, "querystring": nameQuery,
 	"status": nameStatus, "responsecode": nameStatus, "statuscode": nameStatus, "downstreamstatus": nameStatus,
-	"duration": nameDuration, "durationms": nameDuration, "requesttime": nameSeconds,
+	"duration": nameDuration, "durationms": nameDuration, "ms": nameDuration, "requesttime": nameSeconds,
 	"authority": nameHost, "host": nameHost, "httphost": nameHost, "requesthost": nameHost, "vhost": nameHost,
 	"responseflags": nameFlags, "flags": nameFlags, "responsecodedetails": nameDetails, "details": nameDetails,
 	"xforwardedfor": nameForwarded, "httpxforwardedfor": nameForwarded,
-	"client": nameAddress, "clientip": nameAddress, "remoteaddr": nameAddress, "remoteip": nameAddress, "downstreamremoteaddress": nameAddress, "downstreamremoteaddresswithoutport": nameAddress,
+	"client": nameAddress, "clienthost": nameAddress, "clientip": nameAddress, "remoteaddr": nameAddress, "remoteip": nameAddress, "downstreamremoteaddress": nameAddress, "downstreamremoteaddresswithoutport": nameAddress,
 	"useragent": nameAgent, "httpuseragent": nameAgent,
 }
 
@@ -159,7 +159,9 @@ func (o *object) set(name int, key, value string) {
 	case nameOriginal:
 		o.original = value
 	case nameRequest:
-		e.Method, e.Target = requestLine(value)
+		if strings.Contains(value, " /") { // else it is the request's ID
+			e.Method, e.Target = requestLine(value)
+		}
 	case nameQuery:
 		o.query = value
 	case nameStatus:

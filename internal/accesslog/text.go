@@ -51,7 +51,9 @@ func parseEnvoy(rest string, e *Entry) bool {
 	if len(f) < 2 {
 		return false
 	}
-	e.Status, _ = strconv.Atoi(f[0])
+	if e.Status, ok = status(f[0]); !ok {
+		return false
+	}
 	flags, first := f[1], 2 // the index of BYTES_RECEIVED
 	e.Details = ViaUpstream
 	if flags != "-" {
@@ -67,7 +69,9 @@ func parseEnvoy(rest string, e *Entry) bool {
 		e.Duration = time.Duration(ms) * time.Millisecond
 	}
 	if len(f) > first+8 {
-		e.Host = f[first+7]
+		if e.Host = f[first+7]; strings.Contains(e.Host, `"`) { // Envoy does not escape those of the agent
+			e.Host = f[len(f)-2]
+		}
 		e.client(f[first+4], f[first+5])
 	}
 	return true
@@ -84,7 +88,10 @@ func parseCombined(rest string, e *Entry) bool {
 	if len(f) < 1 || e.Target == "" {
 		return false
 	}
-	e.Status, _ = strconv.Atoi(f[0])
+	var ok bool
+	if e.Status, ok = status(f[0]); !ok {
+		return false
+	}
 	e.Details = ViaUpstream
 	if len(f) > 3 {
 		e.client(e.Client, f[3])
@@ -102,6 +109,12 @@ func parseCombined(rest string, e *Entry) bool {
 		e.ended = e.Start
 	}
 	return true
+}
+
+// status reads a status. Envoy has 0 for a request without an answer.
+func status(text string) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && (n == 0 || n >= 100 && n <= 999)
 }
 
 // nginxTime reads nginx's $request_time, which has exactly three decimals.

@@ -127,7 +127,7 @@ func replay(ctx context.Context, env *environment, c *config.Config, paths []str
 	if err != nil {
 		return nil, usageError{fmt.Errorf("replay: %w", err)}
 	}
-	return r.finish(ctx, c)
+	return r.finish(ctx)
 }
 
 // rereadable reports whether all logs can be read twice.
@@ -161,7 +161,7 @@ func replayFilters(ctx context.Context, env *environment, c *config.Config, o re
 			return nil, usageError{fmt.Errorf("replay: --csv: rules look up in several filters: name one, as in %s=%s", slices.Min(slices.Collect(maps.Keys(used))), o.csv)}
 		}
 	}
-	log := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{Level: slog.LevelError})) // the error says it
 	sets := make(map[string]*filter.Filter)
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if only != "" && name != only {

@@ -46,7 +46,6 @@ type calls struct {
 type callWindows struct {
 	recent, older map[uint64]*calls
 	dropped       bool
-	newest        int64
 }
 
 func newCallWindows() *callWindows { return &callWindows{recent: make(map[uint64]*calls)} }

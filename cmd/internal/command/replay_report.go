@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/accesslog"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -189,7 +188,7 @@ func (r *replayer) fault(log string, e *accesslog.Entry, rule int, why order.Rea
 }
 
 // finish completes the report.
-func (r *replayer) finish(ctx context.Context, c *config.Config) (*replayReport, error) {
+func (r *replayer) finish(ctx context.Context) (*replayReport, error) {
 	report := &r.report
 	report.Forgotten = r.settled.dropped
 	for i := range r.rules {
