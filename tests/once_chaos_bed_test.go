@@ -51,15 +51,15 @@ const chaosRules = `
   - name: KIND-undo
     match: {methods: [POST], path: "/KIND/orders/{id}/undo"}
     id: {path: id}
-    settle: {lock: KIND, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true, statuses: [2xx, 303]}}
+    settle: {lock: KIND, max_hold: MAX, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true, statuses: [2xx, 303]}}
   - name: KIND-undo-batch
     match: {methods: [POST], path: /KIND/batch/undo}
     id: {json: ids, list: true}
-    settle: {lock: KIND, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true}}
+    settle: {lock: KIND, max_hold: MAX, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true}}
   - name: KIND-refund
     match: {methods: [POST], path: "/KIND/orders/{id}/refund"}
     id: {path: id}
-    settle: {lock: KIND, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true}}
+    settle: {lock: KIND, max_hold: MAX, max_in_flight: 10000, max_in_flight_per_client: 10000, once: {forget: true}}
     once: {by: idempotency-key, scope: [], lease: LEASE, hold: HOLD}
 `
 
