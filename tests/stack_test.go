@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +179,7 @@ func (a answer) want(t testing.TB, status int, verdict string) {
 	}
 }
 
-// metric returns the value of one line of /metrics, 0 when it is not there.
+// metric returns the value of one line of /metrics, 0 if it is not there yet.
 func (s *stack) metric(line string) string {
 	s.t.Helper()
 	return metricAt(s.t, "http://"+s.GateAddr(s.gate, "admin"), line)
@@ -200,5 +202,28 @@ func metricAt(t testing.TB, admin, line string) string {
 			return strings.TrimSpace(value)
 		}
 	}
+	mustBeDocumented(t, line)
 	return "0"
+}
+
+var labelName = regexp.MustCompile(`(\w+)="`)
+
+// mustBeDocumented fails the test if docs/metrics.md has no metric with the name and the labels of a
+// line, which then is not one that only has not been counted yet.
+func mustBeDocumented(t testing.TB, line string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/metrics.md")
+	must(t, err)
+	name, _, _ := strings.Cut(line, "{")
+	var labels []string
+	for _, m := range labelName.FindAllStringSubmatch(line, -1) {
+		labels = append(labels, m[1])
+	}
+	slices.Sort(labels)
+	for _, m := range regexp.MustCompile(`\b`+name+`(?:\{([a-z_,]*)\})?`+"`").FindAllStringSubmatch(string(page), -1) {
+		if slices.Equal(slices.Sorted(slices.Values(strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' }))), labels) {
+			return
+		}
+	}
+	t.Fatalf("/metrics and docs/metrics.md have no %s", line)
 }
