@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const changeable = `
@@ -84,7 +86,7 @@ func edited(t *testing.T, pairs ...string) string {
 		if !strings.Contains(text, pairs[i]) {
 			t.Fatalf("there is no %q", pairs[i])
 		}
-		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+		text = bedtest.Replace(text, pairs[i], pairs[i+1])
 	}
 	return text
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const (
@@ -34,7 +36,7 @@ func TestParts(t *testing.T) {
 		want       []string
 	}{
 		{"header", partedWith(), nil},
-		{"path", strings.Replace(part(`{path: tenant, format: uuid}`), "/o/{id}", "/{tenant}/o/{id}", 1), nil},
+		{"path", bedtest.Replace(part(`{path: tenant, format: uuid}`), "/o/{id}", "/{tenant}/o/{id}"), nil},
 		{"query, digits", part(`{query: tenant}`), nil},
 		{"form", part(`{form: tenant}`), nil},
 		{"JSON", part(`{json: tenant.name, json_type: string}`), nil},
@@ -86,10 +88,10 @@ func TestParts(t *testing.T) {
 		{"a slash", part(`{header: x-tenant, format: pattern, pattern: "[a-z]+/[a-z]+"}`), []string{`rules[0].parts.tenant.pattern: asks for a slash, and no part has any: it separates the parts of an ID`}},
 		{"the order's name", part(`{query: id}`), []string{`rules[0].parts.tenant.query: "id" may be taken for "id" of rules[0].id: locate the part by another name`}},
 		{"the order's name by folding", part(`{header: I_D}`), []string{`rules[0].parts.tenant.header: "i_d" may be taken for "id" of rules[0].id: locate the part by another name`}},
-		{"a parameter of the match", strings.Replace(part(`{query: tenant}`), "match: {", "match: {query: {Tenant: a}, ", 1), []string{
+		{"a parameter of the match", bedtest.Replace(part(`{query: tenant}`), "match: {", "match: {query: {Tenant: a}, "), []string{
 			`rules[0].match.query.Tenant: may be taken for "tenant" of rules[0].parts.tenant: match by another parameter`,
 		}},
-		{"a body of another type", strings.Replace(part(`{json: tenant}`), "id: {path: id}", "id: {form: id}", 1), []string{
+		{"a body of another type", bedtest.Replace(part(`{json: tenant}`), "id: {path: id}", "id: {form: id}"), []string{
 			`rules[0].parts.tenant.json: stands in a body of another type than the order's ID or another part: no request has both`,
 		}},
 		{"the order's ID", strings.NewReplacer("tenant:", "id:").Replace(strings.NewReplacer("{parts: [tenant]}", "{}", "{tenant}:", "").Replace(part(`{header: x-tenant}`))), []string{
@@ -124,7 +126,7 @@ func TestParts(t *testing.T) {
 		}},
 
 		{"a letter of the part behind it", part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), nil}, // the ID, digits, cannot have it
-		{"a letter of both", strings.Replace(part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), "id: {path: id}", `id: {path: id, format: pattern, pattern: "[0-9:]+"}`, 1), []string{
+		{"a letter of both", bedtest.Replace(part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), "id: {path: id}", `id: {path: id, format: pattern, pattern: "[0-9:]+"}`), []string{
 			`locks.settlement.key: "order:lock:{tenant}:{id}" has ":" behind {tenant}, which can have that character too, so the keys of two orders may be the same: write another one there, such as /, or give the part a format without it`,
 		}},
 		{"a slash between", strings.NewReplacer("id: {path: id}", `id: {path: id, format: pattern, pattern: ".+"}`, "{tenant}:{id}", "{tenant}/{id}").Replace(part(`{header: x-tenant, format: pattern, pattern: ".+"}`)), nil},

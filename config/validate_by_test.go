@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestSettleBy has settlements by something that is no order, each with the violations that it has
@@ -29,7 +31,7 @@ func TestSettleBy(t *testing.T) {
 		{"too many", rule("{lock: session, by: [{query: a}, {query: b}, {query: c}, {query: d}, {query: e}]}", ""), []string{"rules[0].settle.by: has 5 places"}},
 		{"with a limit", rule("{lock: session, by: [{cookie: a}], limit: {lock: other, id: {query: m}}}", ""), []string{"rules[0].settle.limit: is for an order"}},
 		{"kept", rule("{lock: session, by: [{cookie: a}], once: {keep: 1h}}", ""), []string{"rules[0].settle.once.keep: is for orders"}},
-		{"a lock of orders", rule("{lock: session, by: [{cookie: a}]}", strings.Replace(order, "%", "session", 1)), []string{"rules[0].settle.lock: \"session\" is also the lock of orders"}},
+		{"a lock of orders", rule("{lock: session, by: [{cookie: a}]}", bedtest.Replace(order, "%", "session")), []string{"rules[0].settle.lock: \"session\" is also the lock of orders"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if len(tt.want) == 0 {

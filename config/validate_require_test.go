@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // requireIn returns a file with one rule that has conditions.
@@ -141,7 +143,7 @@ func TestTemplate(t *testing.T) {
 // TestConditionsNeedRedis has a quorum, which has servers of its own.
 func TestConditionsNeedRedis(t *testing.T) {
 	file := func(require string) string {
-		return strings.Replace(requireIn(require), "{orders: {}}", "{orders: {kind: quorum, "+servers+"}}", 1)
+		return bedtest.Replace(requireIn(require), "{orders: {}}", "{orders: {kind: quorum, "+servers+"}}")
 	}
 	if c := mustParse(t, file(`[{time: {}}]`), nil); c.Redis != nil {
 		t.Error("a time needs no Redis")

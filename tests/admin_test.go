@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const adminToken = "a token of many bytes"
@@ -24,8 +26,8 @@ func withToken(t testing.TB) func(yaml string) string {
 		t.Fatal(err)
 	}
 	return func(yaml string) string {
-		yaml = strings.Replace(yaml, "\nlisten:\n", "\nlisten:\n  token_file: "+file+"\n  admin_hosts: [gate.internal]\n", 1)
-		return strings.Replace(yaml, "    sources: [seed]\n", "    sources: [seed]\n    expand: {}\n", 1)
+		yaml = bedtest.Replace(yaml, "\nlisten:\n", "\nlisten:\n  token_file: "+file+"\n  admin_hosts: [gate.internal]\n")
+		return bedtest.Replace(yaml, "    sources: [seed]\n", "    sources: [seed]\n    expand: {}\n")
 	}
 }
 

@@ -200,7 +200,7 @@ func exposedSeries(t *testing.T) []series {
 		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
 		source: ", follow: poll",
 	})
-	confirming := strings.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0", 1) + confirmingRule
+	confirming := bedtest.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0") + confirmingRule
 	gate := s.Gate(s.Build("./cmd/sidecar", false), confirming, "ORDERS_DSN="+table.dsn)
 	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin), exposedBy(t, "http://"+s.GateAddr(gate, "admin")))
 }

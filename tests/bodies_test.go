@@ -17,7 +17,7 @@ import (
 // byBody adds rules whose orders stand in the body: settlements that are enforced and
 // observed, and a create.
 func byBody(yaml string) string {
-	return strings.Replace(shortLease(yaml), "  - name: order-create\n", `  - name: by-body
+	return bedtest.Replace(shortLease(yaml), "  - name: order-create\n", `  - name: by-body
     match: {methods: [POST], path: /settle}
     id: {json: order}
     settle: {lock: settlement}
@@ -40,7 +40,7 @@ func byBody(yaml string) string {
     id: {json: order, format: digits}
     lookup: {filter: orders}
   - name: order-create
-`, 1)
+`)
 }
 
 // noOverride has Envoy's ext_proc send what its configuration says, whatever it is asked for.

@@ -50,7 +50,7 @@ func TestCompose(t *testing.T) {
 	must(t, err)
 	dir := t.TempDir()
 	services, limits, wrapper := filepath.Join(dir, "services.yaml"), filepath.Join(dir, "containers.conf"), filepath.Join(dir, "podman")
-	must(t, os.WriteFile(services, []byte(strings.Replace(composeServices, "ENVOY", envoy, 1)), 0o600))
+	must(t, os.WriteFile(services, []byte(bedtest.Replace(composeServices, "ENVOY", envoy)), 0o600))
 	must(t, os.WriteFile(limits, []byte(containerLimits), 0o600))
 	must(t, os.WriteFile(wrapper, []byte("#!/bin/sh\nexec podman "+strings.Join(podmanOptions, " ")+" \"$@\"\n"), 0o700)) //nolint:gosec // a program
 	for _, args := range [][]string{

@@ -124,7 +124,7 @@ func TestDoubtAboutLateOrders(t *testing.T) {
 		bed := bedtest.New(t)
 		redis := bed.Redis()
 		table := mariaTable(t, bed, 0)
-		c := strings.Replace(timed(table.config(redis.Addr(), tableSettings{member: "one"})), ", format: digits", "", 1)
+		c := bedtest.Replace(timed(table.config(redis.Addr(), tableSettings{member: "one"})), ", format: digits", "")
 		gate := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), c, "ORDERS_DSN="+table.dsn))
 		answer := func(id string) string {
 			n, err := strconv.Atoi(id)

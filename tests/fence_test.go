@@ -208,7 +208,7 @@ func (d *fenceDatabase) testWhy(t *testing.T) {
 		t.Errorf("a write without a fence changed %d rows", n)
 	}
 	if d.name == "mysql" {
-		other, err := sql.Open(d.driver, strings.Replace(d.dsn, "clientFoundRows=true", "clientFoundRows=false", 1))
+		other, err := sql.Open(d.driver, bedtest.Replace(d.dsn, "clientFoundRows=true", "clientFoundRows=false"))
 		must(t, err)
 		defer func() { _ = other.Close() }()
 		done, err := other.ExecContext(t.Context(), write)

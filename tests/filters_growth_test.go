@@ -81,7 +81,7 @@ func commandFile(t testing.TB, s *stack) string {
 	text, err := os.ReadFile(s.gate.ConfigFile())
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "ordergate.yaml")
-	config := strings.Replace(string(text), "admin: 127.0.0.1:0", "admin: "+s.GateAddr(s.gate, "admin"), 1)
+	config := bedtest.Replace(string(text), "admin: 127.0.0.1:0", "admin: "+s.GateAddr(s.gate, "admin"))
 	must(t, os.WriteFile(path, []byte(config), 0o600))
 	return path
 }
@@ -166,7 +166,7 @@ rules:
 `, server.Addr(), filter, idFile(t, large))
 	binary := bed.Build("./cmd/sidecar", false) // filter/redisset has the same with the race detector
 	for i := range h.gates {
-		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, strings.Replace(config, "MEMBER", fmt.Sprint("heir-", i), 1))}
+		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, bedtest.Replace(config, "MEMBER", fmt.Sprint("heir-", i)))}
 	}
 	return h
 }

@@ -269,7 +269,7 @@ func TestFollowedRowsAreChecked(t *testing.T) {
 			table := tc.table(t, bed, 0, tc.args...)
 			table.exec("ALTER TABLE orders ADD code VARCHAR(36)")
 			config := table.config(server, tableSettings{member: "one", source: tc.source})
-			config = strings.Replace(config, "id_column: id", "id_column: code, cursor_column: id", 1)
+			config = bedtest.Replace(config, "id_column: id", "id_column: code, cursor_column: id")
 			g := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), config, "ORDERS_DSN="+table.dsn))
 			g.becomes(42, "absent")
 			table.exec("INSERT INTO orders (id, code) VALUES (1, '000042')")

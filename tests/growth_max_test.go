@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestGrowthHasAnEnd has an operator, or whoever poses as one, make filters larger again and
@@ -78,6 +80,6 @@ func TestGrowthHasAnEnd(t *testing.T) {
 // settingsOf has a small filter with these settings.
 func settingsOf(t *testing.T, filter string) settings {
 	return settings{backend: newBackend(t).addr(), orders: 10, gate: func(yaml string) string {
-		return strings.Replace(yaml, "    capacity: 1_000_000 ", "    capacity: 2_000\n    "+filter+" ", 1)
+		return bedtest.Replace(yaml, "    capacity: 1_000_000 ", "    capacity: 2_000\n    "+filter+" ")
 	}}
 }

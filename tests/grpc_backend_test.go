@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // grpcOrders is an order service over gRPC. The metadata x-order-id names the order, and
@@ -203,7 +205,7 @@ func overHTTP2(yaml string) string {
         explicit_http_config: { http2_protocol_options: {} }
 `
 	for _, cluster := range []string{"backend-reads", "backend-writes"} {
-		yaml = strings.Replace(yaml, "  - name: "+cluster+"\n    type: STATIC\n", "  - name: "+cluster+"\n    type: STATIC"+http2, 1)
+		yaml = bedtest.Replace(yaml, "  - name: "+cluster+"\n    type: STATIC\n", "  - name: "+cluster+"\n    type: STATIC"+http2)
 	}
 	return yaml
 }

@@ -291,7 +291,7 @@ func TestGRPCShare(t *testing.T) {
 	t.Parallel()
 	in, out := someOf(5000, 1)
 	_, _, conn := newGRPCStack(t, settings{orders: 10, gate: func(yaml string) string {
-		return strings.Replace(yaml, "  - name: grpc-get\n", "  - name: grpc-get\n    mode: {enforce: 50%}\n", 1)
+		return bedtest.Replace(yaml, "  - name: grpc-get\n", "  - name: grpc-get\n    mode: {enforce: 50%}\n")
 	}})
 	absent, others := someOf(5000, 30) // some of which do not exist
 	callRPC(t.Context(), conn, "Get", "x-order-id", fmt.Sprint(absent[29])).want(t, codes.NotFound, "absent")

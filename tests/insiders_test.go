@@ -23,7 +23,7 @@ import (
 // withMutualTLS has ordergate's listeners speak TLS, with the certificates given.
 func withMutualTLS(certs *testbed.Certificates) func(yaml string) string {
 	return func(yaml string) string {
-		return strings.Replace(yaml, "\nlisten:\n", "\nlisten:\n  http: 127.0.0.1:0\n  tls: {cert: "+certs.ServerCert+", key: "+certs.ServerKey+", ca: "+certs.CA+"}\n", 1)
+		return bedtest.Replace(yaml, "\nlisten:\n", "\nlisten:\n  http: 127.0.0.1:0\n  tls: {cert: "+certs.ServerCert+", key: "+certs.ServerKey+", ca: "+certs.CA+"}\n")
 	}
 }
 

@@ -14,7 +14,7 @@ func TestLearnFromHeader(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
-		return strings.Replace(yaml, "response_json: orderId", "response_header: x-new-order", 1)
+		return bedtest.Replace(yaml, "response_json: orderId", "response_header: x-new-order")
 	}})
 	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
 	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")

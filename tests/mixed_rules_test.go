@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestMixedRules has ext_authz go by some rules and ext_proc by others, as a request can find
@@ -21,7 +22,7 @@ func TestMixedRules(t *testing.T) {
 		"looks":   guarded + "    lookup: {filter: orders}\n",
 		"settles": guarded + "    settle: {lock: settlement}\n",
 		"both":    guarded + "    lookup: {filter: orders}\n    settle: {lock: settlement}\n",
-		"other":   strings.Replace(guarded, "/settle\"", "/pay\"", 1) + "    settle: {lock: settlement}\n",
+		"other":   bedtest.Replace(guarded, "/settle\"", "/pay\"") + "    settle: {lock: settlement}\n",
 	}
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
@@ -34,7 +35,7 @@ func TestMixedRules(t *testing.T) {
 	for name, rules := range actions {
 		lookup := "  - {name: elsewhere, match: {methods: [GET], path: \"/elsewhere/{id}\"}, id: {path: id}, lookup: {filter: orders}}\n"
 		member := fmt.Sprintf("redis:\n  member: %s\n", name)
-		gates[name] = s.Gate(s.Build("./cmd/sidecar", false), strings.Replace(head, "redis:\n", member, 1)+"\nrules:\n"+lookup+rules)
+		gates[name] = s.Gate(s.Build("./cmd/sidecar", false), bedtest.Replace(head, "redis:\n", member)+"\nrules:\n"+lookup+rules)
 	}
 	for authz := range actions {
 		for proc := range actions {

@@ -78,7 +78,7 @@ func TestModuleRefusesItsConfiguration(t *testing.T) {
 	good := s.GateExample(s.server.Addr(), idFile(t, 1))
 	library := s.Module()
 	for name, tc := range map[string]struct{ gate, from, to, want string }{
-		"a bad file":     {strings.Replace(good, "lease: 90s", "lease: soon", 1), "", "", "locks.settlement.lease: "},
+		"a bad file":     {bedtest.Replace(good, "lease: 90s", "lease: soon"), "", "", "locks.settlement.lease: "},
 		"no such file":   {good, stringValue + "\n                value: ", stringValue + "\n                value: /none", "no such file"},
 		"no file":        {good, stringValue + "\n                value: ", stringValue + "\n                value: \"\" #", "which ordergate.yaml?"},
 		"another filter": {good, "filter_name: ordergate", "filter_name: other", "there is no such filter in this module"},
@@ -86,7 +86,7 @@ func TestModuleRefusesItsConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := s.Bed.Bed.EnvoyWithModule(t.Context(), library, tc.gate, func(file string) (string, error) {
 				config, err := s.ModuleExample(file, "127.0.0.1:1")
-				return strings.Replace(config, tc.from, tc.to, 1), err
+				return bedtest.Replace(config, tc.from, tc.to), err
 			}, "-l", "warning", "--log-format", "%v")
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Envoy ended with %v, want %q in it", err, tc.want)
@@ -249,7 +249,7 @@ func TestModuleStorm(t *testing.T) {
 	s := newStack(t, settings{
 		backend: b.addr(), orders: 1000, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"},
 		gate: func(yaml string) string { // held for longer than this takes
-			yaml = strings.Replace(shortLease(yaml), fmt.Sprintf("hold: %v", heldFor), "hold: 1h", 1)
+			yaml = bedtest.Replace(shortLease(yaml), fmt.Sprintf("hold: %v", heldFor), "hold: 1h")
 			return edit(t, settleAction, "settle: {lock: settlement, max_in_flight: 100_000, max_in_flight_per_client: 100_000}")(yaml)
 		},
 	})

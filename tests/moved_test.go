@@ -21,7 +21,7 @@ func TestMovedTable(t *testing.T) {
 		before.exec("ALTER TABLE other.orders MODIFY id BIGINT") // clients choose it
 		before.exec("INSERT INTO other.orders SELECT id + 2000, what FROM orders.orders")
 		moved := *before
-		moved.dsn = strings.Replace(before.dsn, ")/orders", ")/other", 1)
+		moved.dsn = bedtest.Replace(before.dsn, ")/orders", ")/other")
 		return before, &moved
 	}
 	server := func(t *testing.T, bed *bedtest.Bed) (before, after *orderTable) {
@@ -94,8 +94,8 @@ func TestTableBecomesASource(t *testing.T) {
 	table.exec("CREATE TABLE more LIKE orders")
 	table.exec("INSERT INTO more SELECT id + 2000, what FROM orders")
 	const source = "  orders-db: {kind: mysql, dsn_env: ORDERS_DSN, table: "
-	config := strings.Replace(table.config(redis.Addr(), s), "[orders-db]", "[orders-db, more-db]", 1)
-	config = strings.Replace(config, source, strings.Replace(source, "orders-db", "more-db", 1)+"more, id_column: id}\n"+source, 1)
+	config := bedtest.Replace(table.config(redis.Addr(), s), "[orders-db]", "[orders-db, more-db]")
+	config = bedtest.Replace(config, source, bedtest.Replace(source, "orders-db", "more-db")+"more, id_column: id}\n"+source)
 	process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), config, "ORDERS_DSN="+table.dsn)
 	must(t, err)
 	gate = asTableGate(t, bed, process)

@@ -286,7 +286,7 @@ func TestOnceDamaged(t *testing.T) {
 		if !found || !strings.Contains(line, `"status":200`) {
 			t.Fatalf("%s: stored is %q", key, whole)
 		}
-		changed := func(from, to string) string { return strings.Replace(line, from, to, 1) + "\n" + body }
+		changed := func(from, to string) string { return bedtest.Replace(line, from, to) + "\n" + body }
 		for _, text := range []string{
 			"", "\n", "paid", body, line[:len(line)/2], "[]\n", "null\n", "{}\n" + body, "\x00\xff" + whole,
 			changed(`"rule":`, `"ruler":`),

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // payer is an order service that counts its effects: each call pays once more, whatever was
@@ -132,7 +134,7 @@ func (p *payer) wantPaid(t testing.TB, path string, n int) {
 
 // onceRules are rules with stored answers.
 func onceRules(yaml string) string {
-	yaml = strings.Replace(yaml, "    settle: {lock: settlement}\n", "    settle: {lock: settlement, once: {keep: 1h, name: commission}}\n", 1)
+	yaml = bedtest.Replace(yaml, "    settle: {lock: settlement}\n", "    settle: {lock: settlement, once: {keep: 1h, name: commission}}\n")
 	return shortLease(yaml) + `
   - name: batch
     match: {methods: [POST], path: /batch}

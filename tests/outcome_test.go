@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,8 +41,8 @@ const testClusters = `
 `
 
 func withTestRoutes(yaml string) string {
-	yaml = strings.Replace(yaml, "              routes:\n", "              routes:"+testRoutes, 1)
-	return strings.Replace(yaml, "\n  clusters:\n", testClusters, 1)
+	yaml = bedtest.Replace(yaml, "              routes:\n", "              routes:"+testRoutes)
+	return bedtest.Replace(yaml, "\n  clusters:\n", testClusters)
 }
 
 // fate is what becomes of an order's lock after the call.
@@ -59,8 +58,8 @@ const (
 const lease, heldFor = 10 * time.Second, 100 * time.Second
 
 func shortLease(yaml string) string {
-	yaml = strings.Replace(yaml, "lease: 90s", fmt.Sprintf("lease: %v", lease), 1)
-	return strings.Replace(yaml, "hold: 60s", fmt.Sprintf("hold: %v", heldFor), 1)
+	yaml = bedtest.Replace(yaml, "lease: 90s", fmt.Sprintf("lease: %v", lease))
+	return bedtest.Replace(yaml, "hold: 60s", fmt.Sprintf("hold: %v", heldFor))
 }
 
 // wantFate waits until the order's lock has met its fate.

@@ -175,7 +175,7 @@ func TestPackage(t *testing.T) {
 	}
 
 	// A file of our own: the real Redis, and a snapshot.
-	config = strings.Replace(config, "    sources: [", "    snapshot: {path: /var/lib/ordergate/orders.snapshot, every: 1s}\n    sources: [", 1)
+	config = bedtest.Replace(config, "    sources: [", "    snapshot: {path: /var/lib/ordergate/orders.snapshot, every: 1s}\n    sources: [")
 	write := func(text string) { c.must("cat > /etc/ordergate/ordergate.yaml", text) }
 	c.must("cat > /etc/ordergate/orders.csv", csvOf(20_000))
 	write(config)

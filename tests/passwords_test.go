@@ -65,7 +65,7 @@ func TestPasswordsChange(t *testing.T) {
 				t.Error("a row that was there is absent")
 			}
 
-			must(t, process.WriteConfig(strings.Replace(config, "name: lookup", "name: other", 1)))
+			must(t, process.WriteConfig(bedtest.Replace(config, "name: lookup", "name: other")))
 			must(t, process.Signal(syscall.SIGHUP))
 			bedtest.Eventually(t, "the reload is done", func() bool { return gate.said("changed=") })
 			if gate.said("restart") {

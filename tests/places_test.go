@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // morePlaces adds settlements whose ID stands elsewhere than in the path.
@@ -110,7 +112,7 @@ func TestCreateByBody(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
-		return strings.Replace(yaml, "id: {format: digits}\n    create", "id: {json: orderId, optional: true}\n    create", 1)
+		return bedtest.Replace(yaml, "id: {format: digits}\n    create", "id: {json: orderId, optional: true}\n    create")
 	}})
 	create := func(id, body string) answer {
 		return s.must("POST", "/orders?do=create&id="+id, body, "Content-Type", "application/json")

@@ -116,7 +116,7 @@ func TestReloadOfABadFile(t *testing.T) {
 		name, yaml string
 		told       []string
 	}{
-		{"bad", strings.Replace(r.absentIs(403), settleAction, "settle: {lock: none}\n    mod: observe", 1), []string{"settle.lock: ", "rules[2].mod: ", r.gate.ConfigFile() + ":"}},
+		{"bad", bedtest.Replace(r.absentIs(403), settleAction, "settle: {lock: none}\n    mod: observe"), []string{"settle.lock: ", "rules[2].mod: ", r.gate.ConfigFile() + ":"}},
 		{"cut off", r.text[:strings.LastIndex(r.text, "{lock")+3], []string{"not YAML"}},
 		{"empty", "", []string{"the file is empty"}},
 		{"in part for a restart", strings.NewReplacer("capacity: 1_000_000", "capacity: 2_000_000", r.server.Addr(), "127.0.0.1:1").Replace(r.absentIs(403)),
@@ -230,7 +230,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	first := "  - {name: status, match: {methods: [GET], path: \"/status/{id}\"}, id: {path: id}, lookup: {filter: orders}}\n"
 	versions := []string{
 		r.text,
-		strings.Replace(strings.Replace(r.absentIs(410), "rules:\n", "rules:\n"+first, 1), "lease: 90s", "lease: 40s", 1),
+		bedtest.Replace(bedtest.Replace(r.absentIs(410), "rules:\n", "rules:\n"+first), "lease: 90s", "lease: 40s"),
 		edit(t, "rules:\n", "rules:\n"+strings.ReplaceAll(first, "status", "state"), "tries: 3", "tries: 5",
 			"- name: order-create", "- name: order-made", "response_json: orderId", "response_header: x-new-order")(r.absentIs(451)),
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestSettleBySession settles what only the session names, through two ordergates.
@@ -17,7 +19,7 @@ func TestSettleBySession(t *testing.T) {
 	must(t, os.WriteFile(secret, []byte("a secret of 26 characters.\n"), 0o600))
 	p := newPayer(t)
 	bySession := settings{backend: p.addr(), orders: 10, gate: func(yaml string) string {
-		return strings.Replace(shortLease(yaml), "\nlocks:\n", "\nlocks:\n  session: {key: \"session:lock:{id}\", wait: {up_to: 10s}, secret_file: "+secret+"}\n", 1) + `
+		return bedtest.Replace(shortLease(yaml), "\nlocks:\n", "\nlocks:\n  session: {key: \"session:lock:{id}\", wait: {up_to: 10s}, secret_file: "+secret+"}\n") + `
   - name: confirm
     match: {methods: [POST], path: /confirm}
     settle: {lock: session, by: [{cookie: OCSESSID}], once: {for: 2s}}

@@ -28,7 +28,7 @@ func sharing(mode string) func(string) string {
 	return func(yaml string) string {
 		yaml = withMode(mode)(yaml)
 		for _, rule := range []string{"order-lookup", "batch"} {
-			yaml = strings.Replace(yaml, "  - name: "+rule+"\n", "  - name: "+rule+"\n    mode: "+mode+"\n", 1)
+			yaml = bedtest.Replace(yaml, "  - name: "+rule+"\n", "  - name: "+rule+"\n    mode: "+mode+"\n")
 		}
 		return yaml
 	}

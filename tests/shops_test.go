@@ -74,7 +74,7 @@ func replaced(t *testing.T, text, from, to string) string {
 	if strings.Count(text, from) != 1 {
 		t.Fatalf("%q is there %d times", from, strings.Count(text, from))
 	}
-	return strings.Replace(text, from, to, 1)
+	return bedtest.Replace(text, from, to)
 }
 
 // count returns what a query for one number finds.

@@ -218,7 +218,7 @@ func (k *keeper) post(filter string) (int, string) {
 // listens.
 func (k *keeper) command(args ...string) (stdout, stderr string, err error) {
 	k.t.Helper()
-	config := strings.Replace(k.config, "admin: 127.0.0.1:0", "admin: "+k.GateAddr(k.gate, "admin"), 1)
+	config := bedtest.Replace(k.config, "admin: 127.0.0.1:0", "admin: "+k.GateAddr(k.gate, "admin"))
 	path := filepath.Join(k.t.TempDir(), "ordergate.yaml")
 	must(k.t, os.WriteFile(path, []byte(config), 0o600))
 	cmd := exec.CommandContext(k.t.Context(), k.binary, append(args, "--config", path)...)

@@ -197,7 +197,7 @@ func TestLeaderCutOff(t *testing.T) {
 			s := func(member string) tableSettings {
 				return tableSettings{member: member, filter: ", stale_after: 2s", source: tc.source}
 			}
-			table.dsn = strings.Replace(direct, addr, proxy.listener.Addr().String(), 1)
+			table.dsn = bedtest.Replace(direct, addr, proxy.listener.Addr().String())
 			one := table.gate(bed, redis.Addr(), s("one"))
 			bedtest.Eventually(t, "the first follows", func() bool { return followed(one) == 1 })
 			table.dsn = direct

@@ -122,8 +122,8 @@ func TestTableDisprovesRefusals(t *testing.T) {
     id: {path: id, format: digits}
     lookup: {filter: file}
 `
-	config = strings.Replace(config, `proc: ""`, "proc: 127.0.0.1:0", 1)
-	config = strings.Replace(config, "\nsources:\n", "\n  file: {capacity: 100, verify: 1/1, sources: [cut]}\nsources:\n  cut: {kind: csv, path: "+file+"}\n", 1)
+	config = bedtest.Replace(config, `proc: ""`, "proc: 127.0.0.1:0")
+	config = bedtest.Replace(config, "\nsources:\n", "\n  file: {capacity: 100, verify: 1/1, sources: [cut]}\nsources:\n  cut: {kind: csv, path: "+file+"}\n")
 	g := bed.Gate(bed.Build("./cmd/sidecar", true), config, "ORDERS_DSN="+table.dsn)
 	admin := bed.GateAddr(g, "admin")
 	status := func(path string) int {
@@ -137,7 +137,7 @@ func TestTableDisprovesRefusals(t *testing.T) {
 	for _, path := range []string{"/orders/50", "/orders/999", "/files/50"} {
 		status(path) // 404, or 200 for a sample
 	}
-	inFile := strings.Replace(verifyMetric("table", "exists"), "orders", "file", 1)
+	inFile := bedtest.Replace(verifyMetric("table", "exists"), "orders", "file")
 	bedtest.Eventually(t, "both are found", func() bool {
 		return metric(verifyMetric("table", "exists")) == "1" && metric(verifyMetric("table", "absent")) == "1" && metric(inFile) == "1"
 	})

@@ -17,7 +17,7 @@ const window = 500 * time.Millisecond
 
 // defaultWindow has the filter's window be the default.
 func defaultWindow(yaml string) string {
-	return strings.Replace(yaml, bedtest.LongWindow, fmt.Sprintf("{window: %v}", window), 1)
+	return bedtest.Replace(yaml, bedtest.LongWindow, fmt.Sprintf("{window: %v}", window))
 }
 
 // TestRedisHangsUnderAFlood has Redis hang, and made-up IDs looked up, 200 in a second: as long as
@@ -101,7 +101,7 @@ const someSecret = "a password of a test"
 // startAs starts an ordergate that is a user of Redis.
 func (k *keeper) startAs(user, settings string) {
 	k.t.Helper()
-	k.config = strings.Replace(k.yaml(settings), "redis: {", "redis: {username: "+user+", password_env: REDIS_PASSWORD, ", 1)
+	k.config = bedtest.Replace(k.yaml(settings), "redis: {", "redis: {username: "+user+", password_env: REDIS_PASSWORD, ")
 	k.gate = k.Gate(k.binary, k.config, "REDIS_PASSWORD="+someSecret)
 }
 

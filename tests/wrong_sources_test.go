@@ -50,7 +50,7 @@ func TestWrongColumns(t *testing.T) {
 			order := 0
 			look := func(path string) answer {
 				order = order%100 + 1
-				return s.must(http.MethodGet, "/orders/"+strings.Replace(path, "N", fmt.Sprint(order), 1), "")
+				return s.must(http.MethodGet, "/orders/"+bedtest.Replace(path, "N", fmt.Sprint(order)), "")
 			}
 			admin := s.GateAddr(s.gate, "admin")
 			for range fewRefused { // an operator who tries it out

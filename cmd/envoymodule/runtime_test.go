@@ -58,7 +58,7 @@ func TestOneForAll(t *testing.T) {
 	}
 	addr := taken.Addr().String()
 	path := filepath.Join(t.TempDir(), "ordergate.yaml")
-	if err := os.WriteFile(path, []byte(strings.Replace(gated, "ADDR", addr, 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(bedtest.Replace(gated, "ADDR", addr)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var all runtimes
@@ -106,7 +106,7 @@ func TestPlaces(t *testing.T) {
 	var made []*runtime
 	for _, admin := range []string{`""`, `""`, "127.0.0.1:0", freeAddr(t), freeAddr(t)} {
 		path := filepath.Join(t.TempDir(), "ordergate.yaml")
-		text := strings.Replace(gated, "ADDR", admin, 1) + "redis: {addresses: [" + redisAddr + "]}\n"
+		text := bedtest.Replace(gated, "ADDR", admin) + "redis: {addresses: [" + redisAddr + "]}\n"
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestEndsWhileRedisHangs(t *testing.T) {
 	var made []*runtime
 	for range 2 {
 		path := filepath.Join(t.TempDir(), "ordergate.yaml")
-		text := strings.Replace(gated, "ADDR", `""`, 1) + "redis: {addresses: [" + server.Addr() + "]}\n"
+		text := bedtest.Replace(gated, "ADDR", `""`) + "redis: {addresses: [" + server.Addr() + "]}\n"
 		bedtest.Check(t, os.WriteFile(path, []byte(text), 0o600))
 		r, err := all.get(path, noEnv, slog.New(slog.DiscardHandler))
 		bedtest.Check(t, err)
@@ -177,7 +177,7 @@ func TestBadFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"":         "no such file",
 		"rules: 1": "rules",
-		strings.Replace(gated, "ADDR", "nowhere:x", 1): "listen.admin: ",
+		bedtest.Replace(gated, "ADDR", "nowhere:x"): "listen.admin: ",
 	} {
 		if text != "" {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

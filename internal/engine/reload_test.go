@@ -81,7 +81,7 @@ func (b *reloadBed) with(pairs ...string) string {
 		if !strings.Contains(text, pairs[i]) {
 			b.t.Fatalf("the file has no %q", pairs[i])
 		}
-		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+		text = bedtest.Replace(text, pairs[i], pairs[i+1])
 	}
 	return text
 }
@@ -307,7 +307,7 @@ func TestReloadOfAFileThatChangedAtTheStart(t *testing.T) {
 	load := func() (*config.Config, error) { return LoadConfig(file, func(string) string { return "" }) }
 	c, err := load()
 	bedtest.Check(t, err)
-	replaceFile(t, file, strings.Replace(serving, "name: r,", "name: other,", 1))
+	replaceFile(t, file, bedtest.Replace(serving, "name: r,", "name: other,"))
 	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
 	bedtest.Check(t, err)
 	defer m.Close()

@@ -20,7 +20,7 @@ func TestRequirements(t *testing.T) {
 	const rule = `match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: settlement, require: [{missing: "open:{id}"}, {latch: "loaders:{id}"}]}`
 	text := "redis: {addresses: [" + server.Addr() + "], username: gate, password_env: PW}\nlocks: {settlement: {}}\nrules:\n" +
 		"  - {name: settle, " + rule + "}\n" +
-		"  - {name: observed, mode: observe, " + strings.Replace(rule, "/settle", "/observed", 1) + "}\n" +
+		"  - {name: observed, mode: observe, " + bedtest.Replace(rule, "/settle", "/observed") + "}\n" +
 		`  - {name: always, match: {methods: [POST], path: "/always/{id}"}, id: {path: id}, settle: {lock: settlement, require: [{time: {}}]}}` + "\n"
 	c, err := config.Parse("a.yaml", []byte(text), func(name string) string { return map[string]string{"PW": "secret"}[name] })
 	bedtest.Check(t, err)

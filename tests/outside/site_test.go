@@ -159,7 +159,7 @@ func replaced(t testing.TB, pairs ...string) func(string) string {
 			if n := strings.Count(text, pairs[i]); n != 1 {
 				t.Fatalf("the example has %q %d times", pairs[i], n)
 			}
-			text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+			text = bedtest.Replace(text, pairs[i], pairs[i+1])
 		}
 		return text
 	}

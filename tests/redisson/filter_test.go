@@ -61,7 +61,7 @@ rules:
 	t.Cleanup(func() { must(t, g.Stop()) }) // before its Redis ends for the next one
 	g.http, g.admin = s.GateAddr(started, "http"), s.GateAddr(started, "admin")
 	g.file = filepath.Join(t.TempDir(), "ordergate.yaml")
-	must(t, os.WriteFile(g.file, []byte(strings.Replace(config, "admin: 127.0.0.1:0", "admin: "+g.admin, 1)), 0o600))
+	must(t, os.WriteFile(g.file, []byte(bedtest.Replace(config, "admin: 127.0.0.1:0", "admin: "+g.admin)), 0o600))
 	return g
 }
 

@@ -39,7 +39,7 @@ type latchSide struct {
 
 func newLatchSide(t *testing.T, s *stack, key string) *latchSide {
 	t.Helper()
-	template := strings.Replace(key, "42", "{id}", 1)
+	template := bedtest.Replace(key, "42", "{id}")
 	l := &latchSide{
 		stack: s, t: t, key: key, binary: s.Build("./cmd/sidecar", false), file: filepath.Join(t.TempDir(), "ordergate.yaml"),
 		java: s.thread(), waiter: s.thread(), looker: s.thread(),

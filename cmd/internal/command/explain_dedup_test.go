@@ -71,7 +71,7 @@ func TestDedupLive(t *testing.T) {
 	bedtest.Check(t, setup.Close())
 	file := func(table string) string {
 		text := fmt.Sprintf(dedupConfig, "{}", table, "{confirm: orders-db, timeout: 5s}")
-		return writeConfig(t, strings.Replace(text, "127.0.0.1:1", store.Addr(), 1))
+		return writeConfig(t, bedtest.Replace(text, "127.0.0.1:1", store.Addr()))
 	}
 	ordergate := func(args ...string) (code int, stdout, stderr string) {
 		var out, errs strings.Builder

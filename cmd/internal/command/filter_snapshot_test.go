@@ -18,8 +18,8 @@ import (
 
 // withSnapshot is serving with a snapshot, and another filter that has none.
 func withSnapshot(path, admin string) string {
-	text := strings.Replace(serving, "{orders: {}}", "{orders: {capacity: 100, snapshot: {path: "+path+"}}, bare: {}}", 1)
-	return strings.Replace(text, "admin: 127.0.0.1:0", "admin: "+admin, 1)
+	text := bedtest.Replace(serving, "{orders: {}}", "{orders: {capacity: 100, snapshot: {path: "+path+"}}, bare: {}}")
+	return bedtest.Replace(text, "admin: 127.0.0.1:0", "admin: "+admin)
 }
 
 // serveEngine runs an engine without faces until the test ends.

@@ -126,7 +126,7 @@ func TestSilentProxy(t *testing.T) {
 	if !strings.Contains(envoyConfig, options) {
 		t.Fatalf("the example has no %q", options)
 	}
-	envoyConfig = strings.Replace(envoyConfig, options, "explicit_http_config: { http2_protocol_options: { connection_keepalive: { interval: 0.2s, timeout: 60s } } }", 1)
+	envoyConfig = bedtest.Replace(envoyConfig, options, "explicit_http_config: { http2_protocol_options: { connection_keepalive: { interval: 0.2s, timeout: 60s } } }")
 	url := "http://" + bed.ListenerAddr(bed.Envoy(envoyConfig), "orders")
 
 	var calls sync.WaitGroup

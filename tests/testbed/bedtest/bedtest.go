@@ -332,3 +332,12 @@ func Each(n, atOnce int, f func(i int)) {
 	}
 	wg.Wait()
 }
+
+// Replace replaces the first from in a text. It panics if there is none: a test on an unchanged text
+// would not test what it says.
+func Replace(text, from, to string) string {
+	if !strings.Contains(text, from) {
+		panic(fmt.Sprintf("the text has no %q", from))
+	}
+	return strings.Replace(text, from, to, 1)
+}
