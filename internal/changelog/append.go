@@ -43,37 +43,6 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// Move moves the place of a table's follower, a field of a hash, from the one that the follower
-// stored last. "" stands for no place.
-type Move struct {
-	Hash, Field string
-	From, To    string
-	Doubt       *Doubt // appended after the IDs; nil: none
-}
-
-// RecordAt is Record for the follower of a table. In the same step it moves the follower's place. So
-// a server that has a place has all IDs before it. If another place than m.From is stored, it returns
-// an error and appends nothing.
-func (l *Log) RecordAt(ctx context.Context, m Move, ids ...string) error {
-	items, err := l.entries(ids)
-	if err != nil {
-		return err
-	}
-	if m.Doubt != nil {
-		items = append(items, item{"doubt", m.Doubt.text()})
-	}
-	_, err = l.runAppend(ctx, l.follow, []any{m.Field, "move", m.From, m.To}, items, m.Hash)
-	return err
-}
-
-// RecordedAt returns the place that RecordAt has stored, "" if there is nothing. All entries that
-// the log has by then count as acknowledged here: [Log.WaitForPeers] waits for those of earlier
-// followers too.
-func (l *Log) RecordedAt(ctx context.Context, hash, field string) (string, error) {
-	a, err := l.runAppend(ctx, l.follow, []any{field, "read", "", ""}, nil, hash)
-	return a.position, err
-}
-
 // entries returns the log's items for IDs.
 func (l *Log) entries(ids []string) ([]item, error) {
 	items := make([]item, 0, len(ids))

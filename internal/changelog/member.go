@@ -57,6 +57,7 @@ type Member struct {
 	othersOver  time.Time
 	leaseEpochs []string  // all that were seen, the latest last
 	epochSeen   time.Time // when the latest was first seen
+	placeEpoch  string    // in which the stored place was the follower's; "": it has none
 
 	roundTrip time.Duration // of an append, smoothed; 0: none was acknowledged yet
 
@@ -140,7 +141,7 @@ func (m *Member) isJoined() bool {
 }
 
 // Renew starts the lease anew, at the last reply of Redis before a time without pending writes. So
-// the first lease takes two calls. It blocks for one or two round trips. The error is
+// the first lease takes two calls, and that after a failover needs [Member.IsPlaceKnown]. It blocks for one or two round trips. The error is
 // [ErrUnavailable] or [ErrBroken].
 func (m *Member) Renew(ctx context.Context, confirmedAt time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, m.log.opts.Timeout)
@@ -149,8 +150,8 @@ func (m *Member) Renew(ctx context.Context, confirmedAt time.Time) error {
 		return m.log.readError(err)
 	}
 	_, err := m.log.requestPage(ctx, m, confirmedAt, entry{seq: math.MaxUint64}, 1, "", "", "")
-	if err == nil {
-		m.confirm() // it appends nothing itself, so every reply confirms
+	if err == nil && m.IsPlaceKnown() {
+		m.confirm()
 	}
 	return err
 }

@@ -55,9 +55,9 @@ func TestWaitForPeersCoversEarlierFollowers(t *testing.T) {
 		open(t, a, b, c)
 		windowsOver(b)
 		cWire.set(only(c.page, cut))
-		must(t, a.RecordAt(t.Context(), Move{Hash: hash, Field: "db", To: "behind it"}, "1"))
+		must(t, a.NewMember("source:db", time.Hour).RecordAt(t.Context(), Move{Hash: hash, Field: "db", To: "behind it"}, "1"))
 		for _, i := range []*instance{b, c} {
-			if at, err := i.RecordedAt(t.Context(), hash, "db"); err != nil || at != "behind it" {
+			if at, err := i.NewMember("source:db", time.Hour).RecordedAt(t.Context(), hash, "db"); err != nil || at != "behind it" {
 				t.Fatalf("the position is %q, %v", at, err)
 			}
 		}

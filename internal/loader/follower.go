@@ -222,7 +222,7 @@ func (f *follower) follow(ctx context.Context, tell followEvents) (err error) {
 			return f.wrong
 		}
 		if err = f.wrong; err == nil {
-			if f.stored, err = f.changes.RecordedAt(ctx, f.key, f.table); err != nil {
+			if f.stored, err = f.member.RecordedAt(ctx, f.key, f.table); err != nil {
 				return fmt.Errorf("reading the position: %w", err)
 			}
 			err = f.from(ctx, tell)
@@ -262,7 +262,7 @@ func (f *follower) discardPlace(ctx context.Context, why error) error {
 func (f *follower) move(ctx context.Context, to string, doubt *changelog.Doubt, ids ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
-	err := f.changes.RecordAt(ctx, changelog.Move{Hash: f.key, Field: f.table, From: f.stored, To: to, Doubt: doubt}, ids...)
+	err := f.member.RecordAt(ctx, changelog.Move{Hash: f.key, Field: f.table, From: f.stored, To: to, Doubt: doubt}, ids...)
 	if err == nil {
 		f.stored = to
 	}
@@ -316,10 +316,19 @@ func (f *follower) from(ctx context.Context, tell followEvents) error {
 		began = true
 		return nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	caughtUp := func(at time.Time) {
-		if began {
-			tell.caughtUp(at)
+		if !began {
+			return
 		}
+		if !f.member.IsPlaceKnown() {
+			if err := f.move(ctx, f.stored, nil); err != nil {
+				cancel(fmt.Errorf("after a restart or a failover of Redis: %w", err))
+				return
+			}
+		}
+		tell.caughtUp(at)
 	}
 	opts := follow.Options{
 		DSN: string(f.config.DSN), RereadDSN: f.config.RereadDSN(), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Check: rules.Check(f.formats), Logger: f.log,
@@ -427,7 +436,7 @@ func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caug
 		caughtUp(began)
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}

@@ -96,6 +96,30 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 	}
 	follower.wrongAt = time.Now().Add(-wrongPause)
 	follow()()
+
+	// A server takes over that has an earlier place.
+	place := func() string { return follower.client.HGet(t.Context(), follower.key, follower.table).Val() }
+	earlier, ended := place(), make(chan error, 1)
+	go func() {
+		ended <- follower.follow(t.Context(), followEvents{caughtUp: func(at time.Time) { _ = follower.member.Renew(t.Context(), at) }})
+	}()
+	exec("INSERT INTO orders (id) VALUES (101)")
+	bedtest.Eventually(t, "the place is behind the row", func() bool { return place() != earlier })
+	if err := follower.client.HSet(t.Context(), follower.key, follower.table, earlier).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.client.HSet(t.Context(), "ordergate:{orders}:meta", "term", strings.Repeat("0", 40)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !strings.Contains(err.Error(), "another place of the table is stored") {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it follows from a place that is not stored")
+	}
+	follow()()
 }
 
 // TestLateIsNotLost tells a table that is followed, and lags, from one that is not followed.

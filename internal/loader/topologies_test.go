@@ -222,9 +222,9 @@ func keepPlaces(t *testing.T, client redis.UniversalClient) {
 	ctx := t.Context()
 	log, err := changelog.New(client, "orders", func(string) {}, changelog.Options{Timeout: 10 * time.Second})
 	bedtest.Check(t, err)
-	following := &follower{table: "db", changes: log, key: "ordergate:{orders}:follow"}
+	following := &follower{table: "db", changes: log, member: log.NewMember("db", time.Minute), key: "ordergate:{orders}:follow"}
 	err = following.append(ctx, []string{"1001"}, place{"chain", "mysql-bin.000001:4"}, nil)
-	if at, getErr := log.RecordedAt(ctx, following.key, following.table); parsePlace(at) != (place{"chain", "mysql-bin.000001:4"}) {
+	if at, getErr := following.member.RecordedAt(ctx, following.key, following.table); parsePlace(at) != (place{"chain", "mysql-bin.000001:4"}) {
 		t.Errorf("the place is %q, %v", at, getErr)
 	}
 	err = errors.Join(err, client.HDel(ctx, following.key, following.table).Err())
