@@ -2,12 +2,12 @@ package faults
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -24,16 +24,6 @@ const (
 	followMargin = 2 * time.Second  // for the window, and a busy machine
 	followLong   = 15 * time.Minute // for each database and kind of table
 )
-
-// followedOrder is a row that others wrote.
-type followedOrder struct {
-	id, alt int64
-	since   time.Time // when its commit had returned
-	gone    bool
-
-	refused     int
-	first, last time.Time
-}
 
 // followGate is an ordergate whose filter has the table.
 type followGate struct {
@@ -65,7 +55,7 @@ type followCampaign struct {
 	mu       sync.Mutex
 	orders   map[int64]*followedOrder // by id
 	list     []*followedOrder         // in the order of their coming
-	findings int
+	refusals int
 
 	lookups, nowhere, absent atomic.Int64
 }
@@ -113,7 +103,7 @@ func runFollowCampaign(t *testing.T, d dialect, partitioned bool) {
 	c := &followCampaign{followBed: newFollowBed(t, d, partitioned), fleet: f, r: newRand(t), host: "127.0.0.1",
 		partitioned: partitioned, next: restIDs, low: 1, front: 100_000_000, orders: make(map[int64]*followedOrder)}
 	c.must("INSERT INTO orders VALUES (100000001, 0, 5000000000000)")
-	c.write(3000, false)
+	c.insert(3000, false)
 	dir, err := os.MkdirTemp("", "follow-") // a socket's path is short
 	bedtest.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -153,110 +143,6 @@ func (c *followCampaign) config(g *followGate, s *testbed.Sentinel, dir string) 
 		"COLUMN", column, "FOLLOW", c.follow, "SLOT", strings.Replace(c.slot, "N", fmt.Sprint(c.generation), 1)).Replace(followConfig)
 }
 
-// write inserts rows, in front of all others or behind them.
-func (c *followCampaign) write(n int64, front bool) {
-	first, id := c.next, "n"
-	c.next += n
-	if front {
-		c.front -= n
-		id = fmt.Sprintf("n - %d", first-c.front)
-	}
-	from := fmt.Sprintf(c.series, first, first+n-1)
-	columns, values := "order_id, alt_id", "n, n + 5000000000000"
-	if front {
-		columns, values = "id, "+columns, id+", "+values
-	}
-	c.must(fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM %s", c.table, columns, values, from))
-	c.known(first, n)
-}
-
-// known adds rows that are visible from now on.
-func (c *followCampaign) known(first, n int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id := first; id < first+n; id++ {
-		o := &followedOrder{id: id, alt: id + 5_000_000_000_000, since: time.Now()}
-		c.orders[id] = o
-		c.list = append(c.list, o)
-	}
-}
-
-// remove has the orders not exist that which selects by their places in the list.
-func (c *followCampaign) remove(which func(i int, o *followedOrder) bool) (old []*followedOrder) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var rest []*followedOrder
-	for i, o := range c.list {
-		if !which(i, o) {
-			rest = append(rest, o)
-			continue
-		}
-		o.gone = true
-		delete(c.orders, o.id)
-		old = append(old, o)
-	}
-	c.list = rest
-	return old
-}
-
-// forget has no order exist, until reread.
-func (c *followCampaign) forget() map[int64]*followedOrder {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	old := c.orders
-	c.orders, c.list = make(map[int64]*followedOrder), nil
-	for _, o := range old {
-		o.gone = true
-	}
-	return old
-}
-
-// anew has no order exist while the database is replaced, and those that it has afterwards.
-func (c *followCampaign) anew(do func()) {
-	old := c.forget()
-	do()
-	c.forget() // do may have written rows that are lost
-	c.reread(old)
-}
-
-// reread has those orders exist that the database has.
-func (c *followCampaign) reread(old map[int64]*followedOrder) {
-	rows, err := c.db.Query("SELECT order_id, alt_id FROM " + c.table)
-	bedtest.Check(c.t, err)
-	defer func() { _ = rows.Close() }()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for rows.Next() {
-		o := &followedOrder{since: time.Now()}
-		bedtest.Check(c.t, rows.Scan(&o.id, &o.alt))
-		if before := old[o.id]; before != nil {
-			o.since = before.since
-		}
-		c.orders[o.id] = o
-		c.list = append(c.list, o)
-	}
-	bedtest.Check(c.t, rows.Err())
-	slices.SortFunc(c.list, func(a, b *followedOrder) int { return a.since.Compare(b.since) })
-}
-
-// pick returns an order that is old enough, often one of the latest.
-func (c *followCampaign) pick(r *rand.Rand) *followedOrder {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := len(c.list)
-	if n == 0 {
-		return nil
-	}
-	i := r.IntN(n)
-	if r.IntN(2) == 0 {
-		i = n - 1 - r.IntN(min(n, 15_000))
-	}
-	if o := c.list[i]; !o.gone && time.Since(o.since) > followStale+followMargin {
-		return o
-	}
-	return nil
-}
-
 // look looks orders up at an instance until ctx ends.
 func (c *followCampaign) look(ctx context.Context, g *followGate, r *rand.Rand) {
 	g.certain.Store(time.Now().UnixNano())
@@ -294,12 +180,8 @@ func (c *followCampaign) refused(g *followGate, o *followedOrder, id int64, aske
 		c.mu.Unlock()
 		return
 	}
-	if o.refused++; o.refused == 1 {
-		o.first = asked
-	}
-	o.last = asked
-	c.findings++
-	n, table := c.findings, c.table
+	c.refusals++
+	n, table := c.refusals, c.table
 	c.mu.Unlock()
 	if n >= 20 {
 		return
@@ -312,30 +194,6 @@ func (c *followCampaign) refused(g *followGate, o *followedOrder, id int64, aske
 	if n == 1 {
 		c.t.Logf("%s logs: %s", c.states(), c.keep())
 	}
-}
-
-// find looks for a row by its columns, with and without indexes, and reports whether it is there in
-// every way.
-func (c *followCampaign) find(table string, o *followedOrder) (found string, whole bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	whole = true
-	var id int64
-	for _, way := range c.ways {
-		db, err := sql.Open(c.driver, c.dsn+way.dsn)
-		bedtest.Check(c.t, err)
-		defer func() { _ = db.Close() }()
-		for _, where := range []string{fmt.Sprintf("order_id = %d", o.id), fmt.Sprintf("alt_id = %d", o.alt), "id = "} {
-			if where == "id = " {
-				where += fmt.Sprint(id)
-			}
-			var n int
-			err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*), coalesce(max(id), 0) FROM %s%s WHERE %s", table, way.table, where)).Scan(&n, &id)
-			found += fmt.Sprintf("  %d rows with %s %s (%v)\n", n, where, way.name, err)
-			whole = whole && (err != nil || n == 1)
-		}
-	}
-	return found, whole
 }
 
 func (c *followCampaign) states() string {
@@ -381,8 +239,8 @@ func (c *followCampaign) campaign(s *testbed.Sentinel, dir string) {
 		r := rand.New(rand.NewPCG(c.r.Uint64(), 0))
 		all.Go(func() { c.look(ctx, g, r) })
 	}
-	steps := c.steps(s, dir)
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(steps)), func(name string) bool { return !chosenStep(name) })
+	steps, chosen := c.steps(s, dir), regexp.MustCompile(*followStep)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(steps)), func(name string) bool { return !chosen.MatchString(name) })
 	c.recovered("the start")
 	for until := time.Now().Add(*followFor); time.Now().Before(until) && !c.t.Failed(); {
 		name := names[c.r.IntN(len(names))]
@@ -401,14 +259,6 @@ func (c *followCampaign) campaign(s *testbed.Sentinel, dir string) {
 	wait(ctx, 2*time.Second)
 	cancel()
 	all.Wait()
-	refused := 0
-	for _, o := range c.list {
-		if o.refused > 0 {
-			if refused++; refused < 10 {
-				c.t.Logf("order %d was refused %d times, from %s to %s", o.id, o.refused, clockTime(o.first), clockTime(o.last))
-			}
-		}
-	}
-	c.t.Logf("%d lookups of %d orders, of which %d were refused; of %d made-up IDs %d were absent; the longest time without one: %v, %v\n%s",
-		c.lookups.Load(), len(c.list), refused, c.nowhere.Load(), c.absent.Load(), c.gates[0].longest, c.gates[1].longest, c.fleet.diary.counts())
+	c.t.Logf("%d lookups of %d orders, %d refusals; of %d made-up IDs %d were absent; the longest time without one: %v, %v\n%s",
+		c.lookups.Load(), len(c.list), c.refusals, c.nowhere.Load(), c.absent.Load(), c.gates[0].longest, c.gates[1].longest, c.fleet.diary.counts())
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,69 +21,84 @@ var (
 // redisServers begins the names of the steps that replace one.
 const redisServers = "servers of Redis: "
 
-func chosenStep(name string) bool { return regexp.MustCompile(*followStep).MatchString(name) }
-
-// steps are what others write, and the faults.
+// steps are what others write, and the faults. Others write during each fault.
 func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func() {
-	steps := map[string]func(){
+	steps := c.writes()
+	c.gateSteps(steps)
+	c.rollingSteps(steps, s, dir)
+	c.databaseSteps(steps)
+	c.redisSteps(steps, s)
+	return steps
+}
+
+// writes are what others write.
+func (c *followCampaign) writes() map[string]func() {
+	return map[string]func(){
 		"rows": func() {
 			for range 5 + c.r.IntN(20) {
-				c.write(1, false)
+				c.insert(1, false)
 				wait(c.t.Context(), between(c.r, 0, 50*time.Millisecond))
 			}
 		},
-		"import in front":   func() { c.write(10_500, true) },
-		"large transaction": func() { c.write(5000, false) },
-		"row in front":      func() { c.write(1, true) },
+		"import in front":   func() { c.insert(10_500, true) },
+		"large transaction": func() { c.insert(5000, false) },
+		"row in front":      func() { c.insert(1, true) },
 		"two-phase commit":  c.twoPhases,
 		"change of IDs":     c.changeIDs,
 	}
-	writes := []func(){steps["rows"], steps["import in front"], steps["large transaction"], steps["two-phase commit"], steps["row in front"], steps["change of IDs"]}
-	write := func() { writes[c.r.IntN(len(writes))]() }
+}
 
-	// The faults of the instances; others write meanwhile.
+// write has others write something.
+func (c *followCampaign) write() {
+	writes := c.writes()
+	names := slices.Sorted(maps.Keys(writes))
+	writes[names[c.r.IntN(len(names))]]()
+}
+
+// away kills all instances, and starts them again afterwards.
+func (c *followCampaign) away(do func()) {
+	for _, g := range c.gates {
+		g.gate.Kill()
+	}
+	do()
+	for _, g := range c.gates {
+		c.again(g)
+	}
+}
+
+func (c *followCampaign) gateSteps(steps map[string]func()) {
 	steps["kill"] = func() {
 		g := c.one()
 		g.gate.Kill()
-		write()
+		c.write()
 		wait(c.t.Context(), between(c.r, 0, 2*time.Second))
 		c.again(g)
 	}
-	away := func(do func()) func() {
-		return func() {
-			for _, g := range c.gates {
-				g.gate.Kill()
-			}
-			do()
-			for _, g := range c.gates {
-				c.again(g)
-			}
-		}
-	}
-	steps["kill all"] = away(write)
+	steps["kill all"] = func() { c.away(c.write) }
 	steps["stop"] = func() {
 		g := c.one()
 		bedtest.Check(c.t, g.gate.Pause())
-		write()
+		c.write()
 		wait(c.t.Context(), between(c.r, 0, 12*time.Second))
 		bedtest.Check(c.t, g.gate.Resume())
 	}
 	steps["cut from the database"] = func() {
 		g := c.one()
 		c.as(g.n, c.cut)
-		write()
+		c.write()
 		wait(c.t.Context(), between(c.r, 0, 6*time.Second))
 		c.as(g.n, c.heal)
 	}
 	steps["network to the database"] = func() {
 		faults := []func(){c.proxy.swallow, c.proxy.cut, func() { c.proxy.latency(200) }}
 		faults[c.r.IntN(len(faults))]()
-		write()
+		c.write()
 		wait(c.t.Context(), between(c.r, 0, 8*time.Second))
 		c.proxy.heal()
 	}
+}
 
-	// Rolling changes.
+func (c *followCampaign) rollingSteps(steps map[string]func(), s *testbed.Sentinel, dir string) {
 	roll := func(change func(g *followGate)) {
 		c.generation++
 		for _, g := range c.gates {
@@ -91,7 +106,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 			change(g)
 			bedtest.Check(c.t, g.gate.WriteConfig(c.config(g, s, dir)))
 			c.again(g)
-			write()
+			c.write()
 			wait(c.t.Context(), between(c.r, 0, 3*time.Second))
 		}
 		if c.slot != "" { // the old one would keep the log
@@ -119,30 +134,33 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 		c.backup = "" // has the former name
 		roll(func(*followGate) {})
 	}
+}
 
-	// The database.
+func (c *followCampaign) databaseSteps(steps map[string]func()) {
 	anew := func(do func()) func() { return func() { c.anew(do) } }
 	steps["database killed"] = anew(func() { c.kill(c.r) })
 	steps["database restored"] = anew(func() { c.restore(c.r) })
-	steps["database restored while all are away"] = away(func() {
-		c.anew(func() { c.restore(c.r) })
-		for range c.r.IntN(10) { // so that its log has the former position again
-			write()
-		}
-	})
+	steps["database restored while all are away"] = func() {
+		c.away(func() {
+			c.anew(func() { c.restore(c.r) })
+			for range c.r.IntN(10) { // so that its log has the former position again
+				c.write()
+			}
+		})
+	}
 	steps["database failed over"] = func() {
 		c.anew(func() {
 			if !c.replicated {
 				c.replica(c.r)
 			}
 		})
-		c.write(10, false)
+		c.insert(10, false)
 		last := c.next - 1
 		bedtest.Eventually(c.t, "the standby has the last row", func() bool { return c.caughtUp(last) })
 		c.anew(func() {
 			var lossy func()
 			if c.r.IntN(2) == 0 {
-				lossy = func() { c.write(5, c.r.IntN(2) == 0); wait(c.t.Context(), time.Second) }
+				lossy = func() { c.insert(5, c.r.IntN(2) == 0); wait(c.t.Context(), time.Second) }
 			}
 			c.failover(lossy)
 		})
@@ -158,7 +176,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 		steps["binary logs purged"] = func() {
 			g := c.one()
 			g.gate.Kill()
-			write()
+			c.write()
 			c.must("FLUSH BINARY LOGS")
 			var name string
 			var position, x, y any
@@ -177,15 +195,16 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 					break
 				}
 			}
-			write()
+			c.write()
 		}
 	}
+}
 
-	// Redis.
+func (c *followCampaign) redisSteps(steps map[string]func(), s *testbed.Sentinel) {
 	f := failovers{c.fleet, s}
 	for _, what := range f.faults() {
 		if what.name != "split" {
-			steps[redisServers+what.name] = func() { what.do(c.t.Context(), c.r); write() }
+			steps[redisServers+what.name] = func() { what.do(c.t.Context(), c.r); c.write() }
 		}
 	}
 	onRedis := func(do func(ctx context.Context, keys []string) error) func() {
@@ -202,7 +221,7 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 			if err != nil {
 				c.t.Logf("redis: %v", err)
 			}
-			write()
+			c.write()
 		}
 	}
 	steps["redis key deleted"] = onRedis(func(ctx context.Context, keys []string) error {
@@ -220,7 +239,6 @@ func (c *followCampaign) steps(s *testbed.Sentinel, dir string) map[string]func(
 	steps["log trimmed"] = onRedis(func(ctx context.Context, _ []string) error {
 		return f.current(ctx).XTrimMaxLen(ctx, logKey("log"), 10).Err()
 	})
-	return steps
 }
 
 func (c *followCampaign) one() *followGate { return c.gates[c.r.IntN(len(c.gates))] }
