@@ -24,6 +24,10 @@ func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	switch event := e.Event.(type) {
 	case *replication.RotateEvent:
 		if file := string(event.NextLogName); file != r.at.File {
+			// The creation time of the next file is not known yet.
+			if err := r.batch.Flush(ctx, false); err != nil {
+				return err
+			}
 			r.at.File, r.at.Pos, r.at.Created = file, event.Position, 0
 		}
 	case *replication.FormatDescriptionEvent:

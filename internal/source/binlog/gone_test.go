@@ -2,10 +2,12 @@ package binlog
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -167,6 +169,27 @@ func TestPromotedBehind(t *testing.T) {
 	b.exec("INSERT INTO orders (id) VALUES ('lost')")
 	from := b.checkpoint()
 	start(t, replica.options(), from).WantError(follow.ErrGone, "", replica.Config().Passwd)
+}
+
+// TestNewFile emits no checkpoint in a file whose creation time is not known yet: another file of that
+// name would pass for it.
+func TestNewFile(t *testing.T) {
+	b := startServer(t)
+	f := start(t, b.options(), "")
+	f.WaitCaughtUp()
+	var ids []string
+	for n := range 50 {
+		ids = append(ids, strconv.Itoa(n))
+		b.exec(fmt.Sprintf("INSERT INTO orders (id) VALUES ('%d')", n))
+		b.exec("FLUSH BINARY LOGS")
+	}
+	f.Want(ids...)
+	for _, c := range f.Chunks() {
+		p, err := parseCheckpoint(c.Checkpoint)
+		if err != nil || p.Created == 0 {
+			t.Errorf("checkpoint %s: %v", c.Checkpoint, err)
+		}
+	}
 }
 
 // TestRestored follows a server that was restored from older files, with its name and logs. It has
