@@ -44,3 +44,6 @@ func (d *document) warningsSince(before int) []Violation {
 	slices.SortStableFunc(warnings, func(a, b Violation) int { return strings.Compare(a.Path, b.Path) })
 	return warnings
 }
+
+// IsGRPC reports whether the rule's path looks like that of a gRPC method.
+func (r *Rule) IsGRPC() bool { return grpcMethod.MatchString(r.Match.Path) }

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/attach"
+	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/envoyfile"
+)
+
+func envoyCommand(env *environment) *cobra.Command {
+	o := envoyfile.Options{}
+	var backendTime time.Duration
+	cmd := &cobra.Command{
+		Use:   "envoy",
+		Short: "Print the configuration of Envoy, or of another proxy, that fits the file",
+		Long: "Print the configuration of Envoy, or of another proxy, that fits the file: with the filters,\n" +
+			"routes, clusters and timeouts that its rules need, and the reason of each line.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !slices.Contains(envoyfile.Targets, o.Target):
+				return usageError{fmt.Errorf("--for: %q is not one of %s", o.Target, strings.Join(envoyfile.Targets, ", "))}
+			case o.Connections < 2 || o.Connections > 1_000_000:
+				return usageError{errors.New("--connections: must be from 2 to 1,000,000")}
+			case o.Envoy != "" && o.Envoy != "1.37":
+				return usageError{errors.New("--envoy-version: 1.37 is the only one that needs a configuration of its own")}
+			case backendTime < 0 || backendTime > time.Hour:
+				return usageError{errors.New("--backend-time: must be from 0s to 1h")}
+			}
+			plan, err := env.plan(backendTime)
+			if err != nil {
+				return err
+			}
+			o.File = env.file
+			o.Command = "ordergate envoy --config " + env.file + " --for " + o.Target
+			err = envoyfile.Write(env.stdout, plan, o)
+			var unfit *envoyfile.UnfitError
+			if errors.As(err, &unfit) {
+				return usageError{fmt.Errorf("%s: %w", env.file, err)}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&o.Target, "for", envoyfile.Static, "one of "+strings.Join(envoyfile.Targets, ", "))
+	cmd.Flags().StringVar(&o.Backend, "backend", "127.0.0.1:8080", "host:port of the order service")
+	cmd.Flags().IntVar(&o.Connections, "connections", 32, "how many requests the order service works on at once: its workers")
+	cmd.Flags().DurationVar(&backendTime, "backend-time", 0, "how long the order service takes for a write at most (default 25s, or less if a lock is held for less)")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:10000", "host:port for clients")
+	cmd.Flags().StringVar(&o.Admin, "admin", "127.0.0.1:9901", "host:port of Envoy's admin address")
+	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "1.37 for that version; newer ones need no flag")
+	return cmd
+}
+
+// plan reads the file, and returns what its rules need of Envoy.
+func (e *environment) plan(backendTime time.Duration) (attach.Plan, error) {
+	c, _, err := engine.LoadConfigWith(e.file, config.Options{Getenv: e.getenv, WithoutDSN: true, Environ: e.environ()})
+	if err != nil {
+		return attach.Plan{}, usageError{err}
+	}
+	plan, err := attach.Of(c, backendTime)
+	if err != nil {
+		return attach.Plan{}, usageError{fmt.Errorf("%s: %w", e.file, err)}
+	}
+	return plan, nil
+}
