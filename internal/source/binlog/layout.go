@@ -98,9 +98,14 @@ func (a *serverClient) describeTable(ctx context.Context, table tableName, names
 	if _, err := a.db.ExecContext(ctx, "SELECT 1 FROM "+quote(table.schema)+"."+quote(table.name)+" LIMIT 0"); err != nil {
 		return l, explain(err)
 	}
-	if err := a.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.COLUMN_PRIVILEGES
-		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&l.restricted); err != nil {
-		return l, explain(err)
+	_, err = a.db.ExecContext(ctx, "SELECT * FROM "+quote(table.schema)+"."+quote(table.name)+" LIMIT 0")
+	switch code, _ := serverError(err); code {
+	case gomysql.ER_TABLEACCESS_DENIED_ERROR, gomysql.ER_COLUMNACCESS_DENIED_ERROR:
+		l.restricted = true
+	default:
+		if err != nil {
+			return l, explain(err)
+		}
 	}
 	if err := a.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?
 		AND COLUMN_NAME = ? AND SEQ_IN_INDEX = 1 AND SUB_PART IS NULL AND INDEX_TYPE NOT IN ('HASH', 'FULLTEXT')`,

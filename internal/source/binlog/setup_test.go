@@ -86,23 +86,35 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestEnoughRights follows as a user with the rights that the errors ask for.
+// TestEnoughRights follows as users with the rights that the errors ask for, their own or a role's.
 func TestEnoughRights(t *testing.T) {
 	b := startServer(t)
-	b.exec("CREATE USER gate@'127.0.0.1' IDENTIFIED BY 'geheim'")
-	b.exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO gate@'127.0.0.1'")
-	b.exec("GRANT SELECT (id) ON orders.orders TO gate@'127.0.0.1'")
-	opts := b.options()
-	opts.DSN = "gate:geheim@tcp(" + b.Addr() + ")/"
-	opts.Table = "orders.orders"
-	opts.ServerID = 4711
-	f := start(t, opts, "")
-	f.WaitCaughtUp()
-	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	f.Want("a")
-	var id string
-	if err := b.db.QueryRowContext(t.Context(), "SHOW SLAVE HOSTS").Scan(&id, new(string), new(string), new(string)); err != nil || id != "4711" {
-		t.Errorf("the server knows us as %s, %v", id, err)
+	b.exec("CREATE ROLE reader")
+	b.exec("GRANT SELECT (id) ON orders.orders TO reader")
+	for user, grant := range map[string]string{
+		"own":  "GRANT SELECT (id) ON orders.orders TO own@'127.0.0.1'",
+		"role": "GRANT reader TO role@'127.0.0.1'; SET DEFAULT ROLE reader FOR role@'127.0.0.1'",
+	} {
+		t.Run(user, func(t *testing.T) {
+			b.exec("CREATE USER " + user + "@'127.0.0.1' IDENTIFIED BY 'geheim'")
+			b.exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO " + user + "@'127.0.0.1'")
+			for statement := range strings.SplitSeq(grant, "; ") {
+				b.exec(statement)
+			}
+			opts := b.options()
+			opts.DSN = user + ":geheim@tcp(" + b.Addr() + ")/"
+			opts.Table = "orders.orders"
+			opts.ServerID = 4711
+			f := start(t, opts, "")
+			f.WaitCaughtUp()
+			b.exec("INSERT INTO orders (id) VALUES ('" + user + "')")
+			f.Want(user)
+			var id string
+			if err := b.db.QueryRowContext(t.Context(), "SHOW SLAVE HOSTS").Scan(&id, new(string), new(string), new(string)); err != nil || id != "4711" {
+				t.Errorf("the server knows us as %s, %v", id, err)
+			}
+			f.Stop()
+		})
 	}
 }
 

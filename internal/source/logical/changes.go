@@ -43,11 +43,12 @@ func (r *tailer) apply(ctx context.Context, m message) error {
 	return nil
 }
 
-// relationOf finds the columns of a full ID. They are not known if those up to the last of them are not
-// the table's, in its order: columns may have swapped their names for a while. The log may leave
-// columns out.
+// relationOf finds the columns of a full ID. Columns may have swapped their names for a while: a column
+// is known by its place, if none in front of it was ever dropped. Otherwise, or where the log leaves
+// columns out, those in front of it have to be the table's, in its order.
 func (s *setup) relationOf(change *pglogrepl.RelationMessage) relation {
 	found := relation{known: true, key: s.keyed}
+	inPlace := true
 	for _, name := range s.columns {
 		i := slices.IndexFunc(change.Columns, func(c *pglogrepl.RelationMessageColumn) bool { return c.Name == name })
 		if i < 0 {
@@ -55,14 +56,19 @@ func (s *setup) relationOf(change *pglogrepl.RelationMessage) relation {
 		}
 		found.indexes = append(found.indexes, i)
 		found.key = found.key && change.Columns[i].Flags&partOfKey != 0
+		inPlace = inPlace && i < len(s.all) && s.all[i] == name && s.numbers[i] == i+1
 	}
-	left := s.all
-	for _, c := range change.Columns[:slices.Max(found.indexes)+1] {
-		i := slices.Index(left, c.Name)
-		if i < 0 {
+	if inPlace {
+		return found
+	}
+	left, last := s.all, slices.Max(found.indexes)
+	for n, c := range change.Columns {
+		switch i := slices.Index(left, c.Name); {
+		case i >= 0:
+			left = left[i+1:]
+		case n <= last || slices.Contains(s.all, c.Name):
 			return relation{}
 		}
-		left = left[i+1:]
 	}
 	return found
 }

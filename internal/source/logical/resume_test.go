@@ -241,17 +241,18 @@ func TestLostWhileFollowed(t *testing.T) {
 		is   error
 		want string
 	}{
-		"table dropped":       {[]string{"DROP TABLE orders"}, follow.ErrUnsure, ""},
-		"table replaced":      {[]string{"BEGIN", "DROP TABLE orders", "CREATE TABLE orders (id TEXT)", "COMMIT"}, follow.ErrUnsure, ""},
-		"table renamed":       {[]string{"ALTER TABLE orders RENAME TO orders_x", "CREATE TABLE orders (id TEXT)"}, follow.ErrUnsure, ""},
-		"table taken out":     {[]string{"CREATE TABLE orders_x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE orders_x"}, follow.ErrUnsure, "publication"},
-		"publication dropped": {[]string{"DROP PUBLICATION orders_changes"}, follow.ErrUnsure, "publication"},
-		"inserts taken out":   {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
-		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "column id"},
-		"columns swapped":     {swap, follow.ErrUnsure, "column id is, or was, another one"},
-		"swapped for a while": {[]string{strings.Join(slices.Concat(swap[1:4], []string{"INSERT INTO orders (id, note) VALUES ('a', 'b')"}, swap[1:4]), "; ")}, follow.ErrUnsure, "with others in front of it"},
-		"rows rewritten":      {[]string{"INSERT INTO orders VALUES (1, '1')", "ALTER TABLE orders ALTER COLUMN id TYPE VARCHAR(40) USING id || '0'"}, follow.ErrUnsure, "was rewritten"},
-		"inherited":           {[]string{"CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'a')"}, follow.ErrUnsure, "lacks, or lacked"},
+		"table dropped":        {[]string{"DROP TABLE orders"}, follow.ErrUnsure, ""},
+		"table replaced":       {[]string{"BEGIN", "DROP TABLE orders", "CREATE TABLE orders (id TEXT)", "COMMIT"}, follow.ErrUnsure, ""},
+		"table renamed":        {[]string{"ALTER TABLE orders RENAME TO orders_x", "CREATE TABLE orders (id TEXT)"}, follow.ErrUnsure, ""},
+		"table taken out":      {[]string{"CREATE TABLE orders_x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE orders_x"}, follow.ErrUnsure, "publication"},
+		"publication dropped":  {[]string{"DROP PUBLICATION orders_changes"}, follow.ErrUnsure, "publication"},
+		"inserts taken out":    {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
+		"column renamed":       {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "column id"},
+		"columns swapped":      {swap, follow.ErrUnsure, "column id is, or was, another one"},
+		"swapped for a while":  {[]string{strings.Join(slices.Concat(swap[1:4], []string{"INSERT INTO orders (id, note) VALUES ('a', 'b')"}, swap[1:4]), "; ")}, follow.ErrUnsure, "with others in front of it"},
+		"swapped to the front": {[]string{strings.ReplaceAll(strings.Join(slices.Concat(swap[1:4], []string{"INSERT INTO orders (id, note) VALUES (1, 'b')"}, swap[1:4]), "; "), "note", "n")}, follow.ErrUnsure, "with others in front of it"},
+		"rows rewritten":       {[]string{"INSERT INTO orders VALUES (1, '1')", "ALTER TABLE orders ALTER COLUMN id TYPE VARCHAR(40) USING id || '0'"}, follow.ErrUnsure, "was rewritten"},
+		"inherited":            {[]string{"CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'a')"}, follow.ErrUnsure, "lacks, or lacked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := server.withTable(strings.Map(underscore, name))
@@ -266,17 +267,27 @@ func TestLostWhileFollowed(t *testing.T) {
 // TestAltered changes the table's columns while it is followed, and while it is not.
 func TestAltered(t *testing.T) {
 	b := startServer(t)
+	b.exec("ALTER TABLE orders RENAME COLUMN n TO a")
 	f := start(t, b.options(), "")
 	f.WaitCaughtUp()
 	b.insert("a")
-	b.exec("ALTER TABLE orders DROP COLUMN n, ADD COLUMN x INT")
+	b.exec("ALTER TABLE orders RENAME COLUMN a TO b")
 	b.insert("b")
 	f.Want("a", "b")
 	from := f.Stop()
+	b.waitSlotFree()
 	b.insert("c")
-	b.exec("ALTER TABLE orders RENAME COLUMN note TO id2", "ALTER TABLE orders DROP COLUMN x")
+	b.exec("ALTER TABLE orders RENAME COLUMN b TO c")
+	f = start(t, b.options(), from)
+	f.Want("c")
+	b.exec("ALTER TABLE orders DROP COLUMN c, ADD COLUMN x INT")
 	b.insert("d")
-	start(t, b.options(), from).Want("c", "d")
+	f.Want("c", "d")
+	from = f.Stop()
+	b.insert("e")
+	b.exec("ALTER TABLE orders RENAME COLUMN note TO id2", "ALTER TABLE orders DROP COLUMN x")
+	b.insert("f")
+	start(t, b.options(), from).Want("e", "f")
 }
 
 func TestInvalidCheckpoints(t *testing.T) {

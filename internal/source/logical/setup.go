@@ -27,6 +27,7 @@ type setup struct {
 	kind      string   // pg_class.relkind
 	columns   []string // of a full ID: of its parts, and then the ID's own
 	all       []string // columns of the table, in order
+	numbers   []int    // of all, which counts dropped columns too
 	padded    []bool   // by column: of type char(n), padded with blanks
 	keyed     bool     // the log shows whether an ID changes
 	identity  bool     // the table has a replica identity, so the log may contain updates
@@ -76,7 +77,8 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 			return err
 		}
 	}
-	return explain(conn.QueryRow(ctx, `SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, s.oid).Scan(&s.all))
+	return explain(conn.QueryRow(ctx, `SELECT array_agg(attname::text ORDER BY attnum), array_agg(attnum::int ORDER BY attnum)
+		FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, s.oid).Scan(&s.all, &s.numbers))
 }
 
 // readColumn reads the table and one of its columns.
