@@ -29,7 +29,8 @@ type Server struct {
 	http           *staticReplies        // the same over HTTP
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
-	seal           *gate.Seal // nil: there is no ext_proc
+	seal           *gate.Seal  // nil: there is no ext_proc
+	marks          *gate.Marks // nil: requests have none
 }
 
 // gateReplies is a gate with its prepared replies. A check uses one of them from its
@@ -67,6 +68,9 @@ func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 
 // Attach seals each request that needs ext_proc. Call it before the first check.
 func (s *Server) Attach(seal *gate.Seal) { s.seal = seal }
+
+// Prove answers marked requests. Call it before the first check.
+func (s *Server) Prove(marks *gate.Marks) { s.marks = marks }
 
 // Use replaces the gate for all later checks. Its errors are those of [NewServer]; then the
 // previous gate stays. Calls must not overlap.
@@ -127,6 +131,11 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	req := c.request()
+	if c.mayForge() {
+		if reply, err := s.prove(ctx, replies.gate, c, req); reply != nil || err != nil {
+			return reply, err
+		}
+	}
 	d := replies.gate.Screen(ctx, req)
 	path := ""
 	if s.seal != nil && (replies.gate.Seals(&d) || gate.IsSealed(req.Target)) { // ext_proc refuses what a client has sealed

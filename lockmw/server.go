@@ -37,6 +37,7 @@ type Options struct {
 	Seal *gate.Seal
 	// RenewSeal is called if a target cannot be restored: another instance may have another key.
 	RenewSeal func(context.Context)
+	Marks     *gate.Marks  // of requests that prove the attachment; nil: they have none
 	Logger    *slog.Logger // nil: none
 }
 
@@ -146,7 +147,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	a, req := s.current.Load(), request(headers)
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
-	if sealed && !s.reveal(stream.Context(), &req) {
+	text := ""
+	if sealed && !s.reveal(stream.Context(), &req, &text) {
+		return stream.Send(unrevealed)
+	}
+	if mark, ok := s.mark(&req, &text, sealed); ok {
+		return s.prove(&proof{server: s, stream: stream, first: first, gate: a.gate, req: req, mark: mark, sealed: sealed}, text)
+	} else if sealed && text != "" {
 		return stream.Send(unrevealed)
 	}
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
@@ -194,8 +201,8 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	return s.handleSettle(stream, a, &call, pass)
 }
 
-// reveal restores the target of a request that ext_authz has sealed.
-func (s *Server) reveal(ctx context.Context, req *order.Request) (ok bool) {
+// reveal restores the target of a request that ext_authz has sealed, and the text of its mark.
+func (s *Server) reveal(ctx context.Context, req *order.Request, mark *string) (ok bool) {
 	target, ok := s.opts.Seal.Reveal(req.Method, req.Target)
 	if !ok && s.opts.RenewSeal != nil {
 		s.opts.RenewSeal(ctx)
@@ -205,7 +212,7 @@ func (s *Server) reveal(ctx context.Context, req *order.Request) (ok bool) {
 		s.log.Debug("refused a request whose path ext_authz has not sealed, or with the key of an ordergate that has another Redis")
 		return false
 	}
-	req.Target = target
+	req.Target, *mark = gate.Unmark(target)
 	return true
 }
 

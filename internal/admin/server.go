@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/metrics"
@@ -54,6 +55,8 @@ type Server struct {
 	// Forget deletes the stored answer of an order under a rule, and records that with who and
 	// reason. Its errors wrap [ErrNoAnswers] and [ErrNoOrder], or are those of Redis.
 	Forget func(ctx context.Context, rule, id, who, reason string) (*ForgottenReport, error)
+	// Mark makes a mark for a request of `ordergate doctor`. Its errors wrap [ErrNoRule].
+	Mark func(ctx context.Context, stage gate.Stage, rule string, delay time.Duration) (*MarkReport, error)
 	// Run starts a task. At its end the process cancels the context of the task, and waits for
 	// it.
 	Run func(task func(context.Context))
@@ -76,6 +79,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.Metrics.Handler())
 	health.Register(mux, s.Conditions)
+	mux.HandleFunc("POST /v1/doctor/marks", s.serveMark)
 	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
 	return guard(&s.Config.Listen, s.withFilters(mux))
 }

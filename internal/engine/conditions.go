@@ -116,7 +116,7 @@ func (m *Engine) watchAttachment(ctx context.Context) {
 // Seal returns what hides requests between ext_authz and ext_proc, and what is to be called for one
 // that it cannot reveal. Its key is kept until Close.
 func (m *Engine) Seal() (seal *gate.Seal, renew func(context.Context)) {
-	m.background(m.seal.run)
+	m.seal.once.Do(func() { m.background(m.seal.run) })
 	return m.seal.Seal, m.seal.Renew
 }
 

@@ -227,7 +227,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 	}
 	return &admin.Server{
 		Config: m.config, Filters: filters, Metrics: m.metrics, Logger: m.log, Run: m.background,
-		Conditions: func() []health.Condition { return m.conditions(draining()) }, Forget: m.forgetStored,
+		Conditions: func() []health.Condition { return m.conditions(draining()) }, Forget: m.forgetStored, Mark: m.mark,
 	}
 }
 

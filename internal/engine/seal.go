@@ -32,6 +32,7 @@ type sharedSeal struct {
 	redis   redis.UniversalClient // nil: none
 	limit   *rate.Limiter         // of looks because of a request
 	log     *slog.Logger
+	once    sync.Once // runs it
 	looking sync.Mutex
 	logged  string // why the key cannot be used; "": it can, as far as known
 }

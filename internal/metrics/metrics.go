@@ -28,6 +28,7 @@ type Metrics struct {
 	once       *prometheus.CounterVec
 	conditions *prometheus.CounterVec
 	verified   *prometheus.CounterVec
+	marks      *prometheus.CounterVec
 
 	lockGauges  sync.Map // the names of locks whose gauges are registered
 	lockAcquire *prometheus.CounterVec
@@ -76,6 +77,8 @@ func New(version string, loaded time.Time) *Metrics {
 		"Checks of what must hold before a settlement.", "rule", "condition", "result")
 	m.verified = m.counters("ordergate_verify_total",
 		"Refused lookups that were held against the tables, or the backend, by result.", "filter", "check", "result")
+	m.marks = m.counters("ordergate_doctor_marks_total",
+		"Requests that came with a mark of ordergate doctor, by result.", "result")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
@@ -83,6 +86,9 @@ func New(version string, loaded time.Time) *Metrics {
 	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before their release.", "lock")
 	return m
 }
+
+// Mark counts a mark of a request.
+func (m *Metrics) Mark(result string) { m.marks.WithLabelValues(result).Inc() }
 
 // lockResults are the values of the label result. All of them have a line from the
 // start. Prometheus sees no increase in a counter that begins at 1, and an alert may

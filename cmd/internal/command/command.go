@@ -44,7 +44,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&env.file, "config", "ordergate.yaml", "the configuration file")
 	root.AddCommand(serveCommand(env), checkCommand(env), explainCommand(env), replayCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
-	root.AddCommand(envoyCommand(env))
+	root.AddCommand(envoyCommand(env), doctorCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }

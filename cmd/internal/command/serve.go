@@ -153,9 +153,10 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	checks.LogTo(log)
 	seal, renewSeal := m.Seal()
 	checks.Attach(seal)
+	checks.Prove(m.Marks())
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, EndsShown: m.EndsShown,
-		Seal: seal, RenewSeal: renewSeal, Logger: log,
+		Seal: seal, RenewSeal: renewSeal, Marks: m.Marks(), Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is

@@ -1,0 +1,347 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// What to write where something is missing.
+const (
+	doAuthz   = "have the filter ext_authz stand before ext_proc in the chain of this route's listener, without ExtAuthzPerRoute disabled"
+	doProc    = "have the filter ext_proc stand behind ext_authz, and keep it on this route: no ExtProcPerRoute disabled; for a GET, a route before that of other reads"
+	doSource  = "request_attributes: [source.address] in ext_proc"
+	doBody    = "allow_mode_override: true in ext_proc (where that is not possible, request_body_mode: BUFFERED and response_body_mode: STREAMED)"
+	doEnds    = "allow_mode_override: true in ext_proc, response_trailer_mode: SEND, and no decompressor between ext_proc and the router"
+	doOutcome = "response_attributes: [response.code_details, upstream.request_attempt_count] in ext_proc"
+)
+
+// askRunning checks that an ordergate runs with these rules. It returns false if that makes no marks.
+func (d *doctor) askRunning(ctx context.Context) bool {
+	known := 0
+	for i := range d.config.Rules {
+		name := d.config.Rules[i].Name
+		switch _, err := d.mark(ctx, &probe{stage: gate.StageAuthz, rule: name}); {
+		case err == nil:
+			known++
+		case known == 0 && i == 0:
+			d.fail("running ordergate", "", "run doctor where listen.admin can be reached, with the file of ordergate serve", "%v", err)
+			return false
+		default:
+			d.fail("running ordergate", name, "reload or restart ordergate with this file", "%v", err)
+		}
+	}
+	if known == len(d.config.Rules) {
+		d.ok("running ordergate", "", "it has the %d rules of the file", known)
+	}
+	return true
+}
+
+// examineAttachment sends marked requests through Envoy.
+func (d *doctor) examineAttachment(ctx context.Context) {
+	if !d.examineReads(ctx) {
+		return
+	}
+	d.examineListener(ctx)
+	var wg sync.WaitGroup
+	parts := make([]doctor, len(d.policies)) // of what was found
+	for i := range d.policies {
+		if d.policies[i].Rule.Pass {
+			continue
+		}
+		parts[i] = *d
+		parts[i].found = nil
+		wg.Go(func() { parts[i].examineRule(ctx, &parts[i].policies[i]) })
+	}
+	wg.Wait()
+	for i := range parts {
+		d.found = append(d.found, parts[i].found...)
+	}
+}
+
+// doctorPath is that of the first request, which asks for no order.
+const doctorPath = "/.ordergate/doctor"
+
+// examineReads finds a read that ordergate answers. Without one, no write is sent: it might reach the
+// backend.
+func (d *doctor) examineReads(ctx context.Context) bool {
+	var last probe
+	for _, req := range d.harmlessReads() {
+		p := d.send(ctx, probe{stage: gate.StageAuthz, req: req})
+		if p.report != nil {
+			d.read = p
+			d.ok("attachment", "", "reads are answered by ordergate (%s)", p.report.Adapter)
+			return true
+		}
+		last = p
+		if p.err != nil {
+			d.fail("attachment", "", "check --through: it is the listener for clients", "%s", p.outcome())
+			return false
+		}
+	}
+	if p := d.send(ctx, probe{stage: gate.StageProc, req: last.req}); p.report != nil {
+		d.fail("ext_authz", "", doAuthz, "it is not reached, though ext_proc is: no lookup is refused")
+		return false
+	}
+	d.fail("ext_authz", "", doAuthz, "it is not reached by reads, so no lookup is refused; writes were not sent: they might reach the backend. %s", last.outcome())
+	return false
+}
+
+// harmlessReads are reads that no rule takes for a write.
+func (d *doctor) harmlessReads() []order.Request {
+	reads := []order.Request{{Method: http.MethodGet, Target: doctorPath}}
+	g, err := gate.New(d.policies, stubRecorder{}, time.Now)
+	if err != nil {
+		return reads
+	}
+	for i := range d.policies {
+		req, err := d.policies[i].Rule.Example(http.MethodGet)
+		if err != nil {
+			continue
+		}
+		req = bodiless(req)
+		if m := g.Match(req); m.Rule < 0 && !m.Screening || m.Rule >= 0 && !d.policies[m.Rule].HasCalls() {
+			reads = append(reads, req)
+		}
+	}
+	return reads
+}
+
+// bodiless returns a request without its body.
+func bodiless(req order.Request) order.Request {
+	headers, _ := req.Header.(order.HeaderList)
+	req.Header = slices.DeleteFunc(slices.Clone(headers), func(h [2]string) bool { return strings.HasPrefix(h[0], "content-") })
+	req.Body = nil
+	return req
+}
+
+// examineRule proves the attachment of a rule, by each of its methods.
+func (d *doctor) examineRule(ctx context.Context, p *gate.Policy) {
+	for _, method := range p.Rule.Methods {
+		if method == http.MethodHead { // its answer has no body; it goes the way of GET
+			continue
+		}
+		req, err := p.Rule.Example(method)
+		if err != nil {
+			d.skip(method, p.Rule.Name, "not proved: %v", err)
+			continue
+		}
+		w := way{doctor: d, policy: p, req: req, name: p.Rule.Name, method: method}
+		w.examine(ctx)
+	}
+}
+
+// way is that of a rule's requests by one method.
+type way struct {
+	*doctor
+	policy  *gate.Policy
+	req     order.Request
+	name    string
+	method  string
+	adapter string // that has answered
+}
+
+func (w *way) send(ctx context.Context, stage gate.Stage, req order.Request, delay time.Duration) probe {
+	return w.doctor.send(ctx, probe{stage: stage, rule: w.name, req: req, delay: delay})
+}
+
+func (w *way) examine(ctx context.Context) {
+	first := w.examineAuthz(ctx)
+	if !w.policy.HasCalls() {
+		if first && len(w.req.Body) > 0 {
+			w.examineLookupBody(ctx)
+		}
+		return
+	}
+	if !w.examineProc(ctx) {
+		return
+	}
+	w.examineBody(ctx)
+	w.examineTimeouts(ctx)
+	if !w.opts.toBackend {
+		w.skip(w.method+" answers", w.name, "not proved: add --to-backend")
+		return
+	}
+	w.examineAnswer(ctx)
+}
+
+// examineAuthz proves that the way leads through ext_authz.
+func (w *way) examineAuthz(ctx context.Context) bool {
+	check := w.method + " ext_authz"
+	p := w.send(ctx, gate.StageAuthz, bodiless(w.req), 0)
+	switch r := p.report; {
+	case r == nil:
+		w.fail(check, w.name, doAuthz, "it is not reached. %s", p.outcome())
+		return false
+	case r.Adapter == gate.AdapterAuthz && r.Sealed:
+		w.fail(check, w.name, doAuthz, "it stands behind ext_proc: an order that does not exist is locked first")
+		return false
+	case !w.isOfRule(check, &p):
+		return false
+	default:
+		w.adapter = r.Adapter
+		if !w.policy.HasCalls() {
+			w.ok(check, w.name, "%s decides", r.Adapter)
+		}
+		return true
+	}
+}
+
+// isOfRule checks that a request arrived as it was sent, under its rule.
+func (w *way) isOfRule(check string, p *probe) bool {
+	r := p.report
+	switch {
+	case r.Target != p.req.Target:
+		w.fail(check, w.name, "write the rule for the path that arrives, or leave the path as it is before ordergate", "the path %s arrives as %s", p.req.Target, r.Target)
+	case r.Method != p.req.Method:
+		w.fail(check, w.name, "leave the method as it is before ordergate", "the method %s arrives as %s", p.req.Method, r.Method)
+	case r.Rule == "":
+		w.fail(check, w.name, "compare match.host, and whether ordergate runs with this file", "no rule of the running ordergate matches %s %s at the host %s", r.Method, r.Target, r.Host)
+	case r.Rule != w.name:
+		w.fail(check, w.name, "let this rule stand before that one, or match otherwise", "its requests fall under rule %s", r.Rule)
+	default:
+		return true
+	}
+	return false
+}
+
+// examineProc proves that the way leads through ext_proc.
+func (w *way) examineProc(ctx context.Context) bool {
+	if w.adapter == gate.AdapterModule {
+		w.ok(w.method, w.name, "the module in Envoy brackets the call")
+		return true
+	}
+	check := w.method + " ext_proc"
+	p := w.send(ctx, gate.StageProc, bodiless(w.req), 0)
+	switch r := p.report; {
+	case r == nil:
+		w.fail(check, w.name, doProc, "it is not reached, so %s. %s", w.consequence(), p.outcome())
+		return false
+	case !w.isOfRule(check, &p):
+		return false
+	case !r.Sealed && w.adapter != "":
+		w.fail(check, w.name, doAuthz, "its requests have not passed ext_authz")
+	case !r.Sealed: // ext_authz has its line
+	default:
+		w.ok(check, w.name, "reached behind ext_authz")
+	}
+	if !slices.Contains(p.report.Attributes, "source.address") {
+		w.fail(w.method+" attributes", w.name, doSource, "the client's address does not arrive, so one client can take the places of all in settle.max_in_flight")
+	}
+	return true
+}
+
+// consequence says what happens without ext_proc.
+func (w *way) consequence() string {
+	var parts []string
+	if w.policy.HasLock() {
+		parts = append(parts, "nothing is locked")
+	}
+	if w.policy.Create != nil {
+		parts = append(parts, "no new order is learned")
+	}
+	return strings.Join(parts, " and ") + ", and the backend gets the path /.ordergate/not-bracketed"
+}
+
+// examineBody proves that ordergate sees bodies. It requests that of each settlement, wherever its ID is.
+func (w *way) examineBody(ctx context.Context) {
+	req := w.req
+	switch {
+	case len(req.Body) > 0:
+	case w.method == http.MethodGet || w.method == http.MethodDelete || !w.policy.HasLock():
+		return
+	default:
+		headers, _ := req.Header.(order.HeaderList)
+		req.Body, req.Header = []byte("{}"), append(slices.Clone(headers), [2]string{"content-type", "application/json"})
+	}
+	check := w.method + " bodies"
+	p := w.send(ctx, gate.StageProc, req, 0)
+	switch r := p.report; {
+	case r == nil && p.err != nil:
+		w.fail(check, w.name, "look at Envoy's log", "%s", p.outcome())
+	case r == nil, r.Body == nil:
+		w.fail(check, w.name, doBody, "Envoy does not show the body, so each request with one fails: Envoy does not do what ordergate's mode_override says")
+	case *r.Body != len(req.Body):
+		w.fail(check, w.name, "let no filter before ordergate change bodies", "of %d bytes ordergate has seen %d", len(req.Body), *r.Body)
+	case !w.isOfRule(check, &p):
+	case !r.Named:
+		w.fail(check, w.name, "ordergate explain '"+req.Method+" "+req.Target+"' says why", "the request is refused: %s", r.Reason)
+	case r.BodyMode != "" && r.BodyMode != "NONE":
+		w.skip(check, w.name, "seen, as request_body_mode is %s; whether mode_override is honoured is not proved: add --to-backend", r.BodyMode)
+	case r.Adapter == gate.AdapterProc:
+		w.ok(check, w.name, "seen, so mode_override is honoured")
+	default:
+		w.ok(check, w.name, "seen")
+	}
+}
+
+// examineLookupBody proves that a lookup's ID in the body is seen, by ext_authz or ext_proc.
+func (w *way) examineLookupBody(ctx context.Context) {
+	check := w.method + " bodies"
+	for _, stage := range []gate.Stage{gate.StageAuthz, gate.StageProc} {
+		if p := w.send(ctx, stage, w.req, 0); p.report != nil && p.report.Body != nil && p.report.Named {
+			w.ok(check, w.name, "seen by %s", p.report.Adapter)
+			return
+		}
+	}
+	w.fail(check, w.name, "with_request_body in check_settings of ExtAuthzPerRoute, or ext_proc on this route", "no filter shows the body that names the order, so nothing is refused")
+}
+
+// examineTimeouts has ordergate take as long as it may, and proves that Envoy waits.
+func (w *way) examineTimeouts(ctx context.Context) {
+	if w.adapter == gate.AdapterModule {
+		return // Envoy waits for the module without a limit
+	}
+	longest, least := time.Duration(0), time.Duration(0)
+	for _, h := range engine.AnswerDelays(w.config) {
+		if h.Rule == w.name && h.Longest > longest {
+			longest, least = h.Longest, h.MessageTimeout
+		}
+	}
+	for _, r := range engine.RequestWaits(w.config) {
+		if r.Rule == w.name && r.Timeout == engine.MessageTimeout && r.Longest > longest {
+			longest, least = r.Longest, r.Least
+		}
+	}
+	if longest == 0 {
+		return
+	}
+	check := w.method + " message_timeout"
+	switch p := w.send(ctx, gate.StageProc, bodiless(w.req), min(longest, gate.MaxMarkDelay)); {
+	case p.report == nil:
+		w.fail(check, w.name, fmt.Sprintf("message_timeout: %v in ext_proc, and longer timeouts around it", least),
+			"ordergate may take %v, and Envoy has given up after %v (status %d)", longest, p.took.Round(time.Millisecond), p.status)
+	default:
+		w.ok(check, w.name, "Envoy waits for %v", p.took.Round(10*time.Millisecond))
+	}
+}
+
+// examineAnswer proves that ordergate sees the backend's answer.
+func (w *way) examineAnswer(ctx context.Context) {
+	check := w.method + " answers"
+	p := w.send(ctx, gate.StageBackend, bodiless(w.req), 0)
+	switch r := p.report; {
+	case r == nil:
+		w.fail(check, w.name, "response_header_mode: SEND, and allow_mode_override: true, in ext_proc", "Envoy does not show how answers end, so each order stays locked for on_unknown_outcome.hold. %s", p.outcome())
+	case r.Answer == nil:
+		w.skip(check, w.name, "not proved: ordergate has not waited for one")
+	case r.Answer.Details == "" || r.Answer.Attempts < 0:
+		w.fail(check, w.name, doOutcome, "Envoy does not tell where an answer is from, or how often it has tried: no outcome is known, and each lock is held")
+	case !strings.HasPrefix(r.Answer.Details, "via_upstream"):
+		w.skip(check, w.name, "not proved: the backend has not answered (%d, %s)", r.Answer.Status, r.Answer.Details)
+	case !r.Answer.Ended:
+		w.fail(check, w.name, doEnds, "Envoy does not show the end of the answer")
+	case r.Answer.Attempts != 1:
+		w.fail(check, w.name, "no retry_policy on this route", "Envoy has tried %d times", r.Answer.Attempts)
+	default:
+		w.ok(check, w.name, "seen to the end (status %d, %s, attempts: %d)", r.Answer.Status, r.Answer.Details, r.Answer.Attempts)
+	}
+}

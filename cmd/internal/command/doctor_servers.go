@@ -1,0 +1,160 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/redisconn"
+)
+
+// examineServers checks what ordergate needs besides Envoy.
+func (d *doctor) examineServers(ctx context.Context) {
+	d.examineReadiness(ctx)
+	d.examineRedis(ctx)
+	live := engine.CheckLive(ctx, d.config)
+	for _, v := range slices.Concat(live.Problems, live.Misfits) {
+		d.fail("check --live", "", "", "%s: %s", v.Path, v.Message)
+	}
+	for _, v := range live.Notes {
+		d.skip("check --live", "", "%s: %s", v.Path, v.Message)
+	}
+	for _, line := range live.Samples {
+		d.ok("check --live", "", "%s", line)
+	}
+	if len(live.Problems)+len(live.Misfits) == 0 {
+		d.ok("check --live", "", "Redis and the sources serve what the file needs")
+	}
+}
+
+// examineReadiness asks the running ordergate for its conditions.
+func (d *doctor) examineReadiness(ctx context.Context) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/readyz", nil)
+	if err != nil {
+		return
+	}
+	var state struct {
+		Conditions []struct {
+			Name, Reason string
+			Ready        bool
+		}
+	}
+	if d.askAdmin(request, &state) != nil {
+		return // askRunning has its line
+	}
+	for _, c := range state.Conditions {
+		switch {
+		case !c.Ready:
+			d.fail("readiness", "", "", "%s: %s", c.Name, c.Reason)
+		case c.Reason != "":
+			d.skip("readiness", "", "%s: %s", c.Name, c.Reason)
+		}
+	}
+}
+
+const (
+	// pings are as many as the median of a latency needs.
+	pings = 20
+	// slowRedis is a median that settlements would notice: each takes two round trips.
+	slowRedis = 20 * time.Millisecond
+	// farClock is a difference between clocks that an operator would notice in times of logs, and in
+	// marks.
+	farClock = 2 * time.Second
+)
+
+// examineRedis checks the common Redis, as far as check --live does not.
+func (d *doctor) examineRedis(ctx context.Context) {
+	c := d.config.Redis
+	switch {
+	case c == nil:
+		return
+	case c.Mode == config.RedisEmbedded:
+		d.skip("redis", "", "it is inside ordergate, and its data ends with the process")
+		return
+	}
+	client, shut, err := redisconn.Connect(ctx, c, 1)
+	if err != nil {
+		return // check --live has its line
+	}
+	defer shut()
+	times := make([]time.Duration, 0, pings)
+	for range pings {
+		began := time.Now()
+		if client.Ping(ctx).Err() != nil {
+			return // as above
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	median := times[pings/2]
+	text := fmt.Sprintf("the median of %d pings is %.2f ms", pings, median.Seconds()*1e3)
+	if median > slowRedis {
+		d.fail("redis", "", "have a Redis that is nearer", "%s, and each settlement takes two round trips", text)
+	} else {
+		d.ok("redis", "", "%s", text)
+	}
+	d.examineRedisInfo(ctx, client)
+	d.examineClock("redis", func() (time.Time, error) { return client.Time(ctx).Result() })
+}
+
+func (d *doctor) examineRedisInfo(ctx context.Context, client redis.UniversalClient) {
+	text, err := client.Info(ctx).Result() // of a cluster: of any node
+	if err != nil {
+		d.skip("redis", "", "version and persistence are unknown: %v", err)
+		return
+	}
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	least := "6.2"
+	if d.config.Redis.Mode == config.RedisCluster {
+		least = "7.0"
+	}
+	if version := info["redis_version"]; isOlder(version, least) {
+		d.fail("redis", "", "install Redis "+least+" or newer", "its version is %s", version)
+	} else {
+		d.ok("redis", "", "its version is %s", version)
+	}
+	if info["aof_enabled"] == "0" {
+		d.fail("redis", "", "set appendonly yes", "it does not write to disk as it goes: after a restart, locks that are held are free")
+	} else if info["aof_enabled"] == "1" {
+		d.ok("redis", "", "a restart keeps locks (appendonly yes)")
+	}
+}
+
+// isOlder compares the first two numbers of versions.
+func isOlder(version, than string) bool {
+	var a, b [2]int
+	if _, err := fmt.Sscanf(version, "%d.%d", &a[0], &a[1]); err != nil {
+		return false
+	}
+	_, _ = fmt.Sscanf(than, "%d.%d", &b[0], &b[1]) // it is one of ours
+	return slices.Compare(a[:], b[:]) < 0
+}
+
+// examineClock compares a clock with that of this machine.
+func (d *doctor) examineClock(of string, now func() (time.Time, error)) {
+	before := time.Now()
+	there, err := now()
+	after := time.Now()
+	if err != nil {
+		d.skip("clocks", "", "%s: %v", of, err)
+		return
+	}
+	off := max(before.Sub(there), there.Sub(after), 0)
+	if off > farClock {
+		d.fail("clocks", "", "synchronise clocks (NTP)", "that of %s is %v away", of, off.Round(time.Millisecond))
+	} else {
+		d.ok("clocks", "", "that of %s agrees with this one", of)
+	}
+}

@@ -1,0 +1,179 @@
+package gate
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// HeaderDoctor carries a mark, of a request by which `ordergate doctor` proves an attachment. Every
+// adapter removes it, as it does any header that only ordergate may send.
+const HeaderDoctor = "x-ordergate-doctor"
+
+// Stage is the part of the chain that answers a marked request.
+type Stage string
+
+// The stages. A request at StageBackend goes on to the backend, with a path that none serves, and
+// its answer is replaced.
+const (
+	StageAuthz   Stage = "authz"
+	StageProc    Stage = "proc"
+	StageBackend Stage = "backend"
+)
+
+// Mark is what a marked request asks for. It can be used once, at each adapter, within MarkValid.
+type Mark struct {
+	Stage Stage
+	Rule  string        // that the request is meant for; "": none
+	Delay time.Duration // for which the adapter keeps Envoy waiting before it answers
+	Nonce string
+	At    time.Time // when it was made
+}
+
+const (
+	// MarkValid is how long a mark is valid. Clocks of two instances may differ by as much.
+	MarkValid = 10 * time.Second
+	// MaxMarkDelay bounds the delay of a mark.
+	MaxMarkDelay = time.Minute
+	// maxMark bounds the text of a mark, in bytes.
+	maxMark = 256
+	// maxUsedMarks bounds the marks that an adapter remembers. Only an operator can have more made.
+	maxUsedMarks = 10_000
+)
+
+// NewMark returns a mark of now, with a random nonce.
+func NewMark(stage Stage, rule string, delay time.Duration) Mark {
+	var nonce [8]byte
+	_, _ = rand.Read(nonce[:]) // it never fails
+	return Mark{Stage: stage, Rule: rule, Delay: delay, Nonce: hex.EncodeToString(nonce[:]), At: time.Now()}
+}
+
+// Sign returns the text of a mark, for its header.
+func (s *Seal) Sign(m Mark) string {
+	text := strings.Join([]string{
+		string(m.Stage), m.Rule, strconv.FormatInt(m.Delay.Milliseconds(), 10), m.Nonce, strconv.FormatInt(m.At.UnixMilli(), 10),
+	}, ".")
+	return text + "." + markMAC(s.Key(), text)
+}
+
+// markMAC differs from every mac of a request: its method is not empty.
+func markMAC(key SealKey, text string) string { return mac(key, "", "doctor\n"+text) }
+
+// readMark returns the mark of a text. It returns false if no ordergate with the same key has signed it.
+func (s *Seal) readMark(text string) (m Mark, ok bool) {
+	at := strings.LastIndexByte(text, '.')
+	if at < 0 || len(text) > maxMark {
+		return m, false
+	}
+	for _, key := range *s.keys.Load() {
+		ok = ok || hmac.Equal([]byte(text[at+1:]), []byte(markMAC(key, text[:at])))
+	}
+	fields := strings.Split(text[:at], ".")
+	if !ok || len(fields) != 5 {
+		return m, false
+	}
+	delay, _ := strconv.ParseInt(fields[2], 10, 64) // ordergate has written it
+	made, _ := strconv.ParseInt(fields[4], 10, 64)
+	return Mark{
+		Stage: Stage(fields[0]), Rule: fields[1], Delay: time.Duration(delay) * time.Millisecond,
+		Nonce: strings.Clone(fields[3]), At: time.UnixMilli(made),
+	}, true
+}
+
+// What becomes of a mark.
+const (
+	MarkTaken    = "valid"
+	MarkForged   = "forged"
+	MarkExpired  = "expired"
+	MarkRepeated = "repeated"
+)
+
+// Marks judges the marks of the requests of one adapter. It is safe for concurrent use. A nil *Marks
+// takes none.
+type Marks struct {
+	seal  *Seal
+	count func(result string)
+	now   func() time.Time
+
+	mu   sync.Mutex
+	used map[string]time.Time // by nonce: when it expires
+}
+
+// NewMarks returns marks that are signed with the key of a seal. It calls count with what becomes
+// of each; nil: it does not.
+func NewMarks(seal *Seal, count func(result string)) *Marks {
+	if count == nil {
+		count = func(string) {}
+	}
+	return &Marks{seal: seal, count: count, now: time.Now, used: make(map[string]time.Time)}
+}
+
+// MarkIn returns the text of the mark of a request, "" if there is none or more than one.
+func MarkIn(header order.Header) (text string) {
+	text, n := onlyHeader(header, HeaderDoctor)
+	if n != 1 {
+		return ""
+	}
+	return text
+}
+
+// Take returns the mark of a text. It returns false, and counts why, unless an ordergate of this
+// deployment has made it within MarkValid and it comes here for the first time: then the request is
+// any other.
+func (m *Marks) Take(text string) (mark Mark, ok bool) {
+	if m == nil || text == "" {
+		return mark, false
+	}
+	mark, ok = m.seal.readMark(text)
+	result := MarkForged
+	if ok {
+		result = m.use(&mark)
+	}
+	m.count(result)
+	return mark, result == MarkTaken
+}
+
+func (m *Marks) use(mark *Mark) (result string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	if age := now.Sub(mark.At); age < -MarkValid || age >= MarkValid {
+		return MarkExpired
+	}
+	if len(m.used) >= maxUsedMarks {
+		maps.DeleteFunc(m.used, func(_ string, until time.Time) bool { return now.After(until) })
+	}
+	if _, used := m.used[mark.Nonce]; used || len(m.used) >= maxUsedMarks {
+		return MarkRepeated
+	}
+	m.used[mark.Nonce] = mark.At.Add(MarkValid)
+	return MarkTaken
+}
+
+// HideMarked is Hide for a marked request: the path has the mark.
+func (s *Seal) HideMarked(method, target, mark string) string {
+	sealed := base64.RawURLEncoding.EncodeToString([]byte(mark))
+	return s.Hide(method, sealed+"\n"+target) // no target has a line feed
+}
+
+// Unmark returns the target and the mark of a target that HideMarked has hidden, and Reveal has
+// restored. Of any other it returns the target.
+func Unmark(revealed string) (target, mark string) {
+	sealed, rest, ok := strings.Cut(revealed, "\n")
+	if !ok {
+		return revealed, ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil {
+		return revealed, ""
+	}
+	return rest, string(text)
+}

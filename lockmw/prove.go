@@ -1,0 +1,149 @@
+package lockmw
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/wait"
+)
+
+// provenPath is the path of a marked request wherever Envoy may pass it on: no backend serves it.
+const provenPath = "/.ordergate/doctor"
+
+// mark returns the mark of a request. That of a sealed request is in its path. Without ext_authz it
+// is in its header, and is copied to text.
+func (s *Server) mark(req *order.Request, text *string, sealed bool) (mark gate.Mark, ok bool) {
+	if !sealed && s.opts.Marks != nil {
+		*text = gate.MarkIn(req.Header)
+	}
+	return s.opts.Marks.Take(*text)
+}
+
+// proof is the stream of a marked request. It takes no lock and changes nothing.
+type proof struct {
+	server *Server
+	stream extproc.ExternalProcessor_ProcessServer
+	first  *extproc.ProcessingRequest
+	gate   *gate.Gate
+	req    order.Request
+	mark   gate.Mark
+	sealed bool
+	report *gate.Report
+}
+
+// prove answers a marked request with what it has seen of it. One that asks for ext_authz goes on, if
+// it has not come from there: ext_authz may stand behind ext_proc.
+func (s *Server) prove(p *proof, text string) error {
+	if p.mark.Stage == gate.StageAuthz && !p.sealed && s.opts.Seal != nil {
+		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
+		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
+		return p.stream.Send(onRequest(atHeaders, mutation, skipRest))
+	}
+	p.look()
+	if err := p.readRequest(); err != nil || p.report == nil {
+		return err
+	}
+	return p.reply()
+}
+
+// look begins the report.
+func (p *proof) look() {
+	p.report = p.gate.Report(gate.AdapterProc, &p.mark, p.req)
+	p.report.Sealed, p.report.RawLines = p.sealed, true
+	for name := range p.first.GetAttributes()[attributesKey].GetFields() {
+		p.report.Attributes = append(p.report.Attributes, name)
+	}
+	slices.Sort(p.report.Attributes)
+	if mode := p.first.GetProtocolConfig(); mode != nil {
+		p.report.BodyMode = mode.GetRequestBodyMode().String()
+	}
+}
+
+// readRequest waits as the mark asks for, and has Envoy show the request's body and, if the mark asks
+// for it, the answer of the backend.
+func (p *proof) readRequest() error {
+	if wait.For(p.stream.Context(), min(p.mark.Delay, gate.MaxMarkDelay)) != nil {
+		return nil
+	}
+	hasBody, asks := p.req.BodyState == order.BodyUnseen, p.mark.Stage == gate.StageBackend
+	mode := &procmode.ProcessingMode{
+		ResponseHeaderMode: procmode.ProcessingMode_SEND, ResponseTrailerMode: procmode.ProcessingMode_SEND,
+	}
+	if asks {
+		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
+	}
+	if hasBody {
+		mode.RequestBodyMode, mode.RequestTrailerMode = procmode.ProcessingMode_BUFFERED, procmode.ProcessingMode_SEND
+	}
+	if !hasBody && !asks {
+		return nil
+	}
+	// Until the body has come, and at the backend, the request has a path that none serves, and a body of
+	// a type that none reads.
+	mutation := withPath(provenPath)
+	mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
+	if text := contentTypeOf(p.req.Header); text != "" {
+		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, unseenType))
+	}
+	if err := p.stream.Send(onRequest(atHeaders, mutation, mode)); err != nil {
+		return nil
+	}
+	return p.receive(asks)
+}
+
+// receive reads what Envoy shows. It returns once the report is complete, and without a report if the
+// stream has ended: then something else has answered the client.
+func (p *proof) receive(asks bool) error {
+	for {
+		msg, err := p.stream.Recv()
+		if err != nil {
+			p.report = nil
+			return nil
+		}
+		reply, done := continueReply(msg), false
+		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
+		case msg.GetRequestBody() != nil:
+			p.body(msg.GetRequestBody().GetBody())
+			done = !asks
+		case headers != nil:
+			r := response(headers, msg)
+			p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: r.Ended}
+			if done = r.Ended || !asks; !done {
+				reply = onResponse()
+				reply.ModeOverride = headersAndBody
+			}
+		case body != nil && p.report.Answer != nil:
+			p.report.Answer.Ended, done = body.GetEndOfStream(), true
+		case msg.GetResponseTrailers() != nil:
+			done = true
+		}
+		if done {
+			return nil
+		}
+		if err := p.stream.Send(reply); err != nil {
+			p.report = nil
+			return nil
+		}
+	}
+}
+
+// body notes the request's body, and reads the order in it.
+func (p *proof) body(body []byte) {
+	p.req.Body, p.req.BodyState = body, order.BodyComplete
+	before := *p.report
+	p.look()
+	size := len(body)
+	p.report.Body, p.report.Answer = &size, before.Answer
+}
+
+// reply answers in place of the backend.
+func (p *proof) reply() error {
+	p.report.Time = time.Now().UTC()
+	return p.stream.Send(immediate(p.report.Reply(), gate.VerdictNone))
+}
