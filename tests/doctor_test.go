@@ -33,6 +33,15 @@ func TestDoctor(t *testing.T) {
 	for _, r := range b.seen() {
 		t.Errorf("the backend has %s %s", r.Method, r.URL)
 	}
+	out, code = s.doctor("--to-backend")
+	if code != 0 || strings.Contains(out, "FAIL") || strings.Count(out, "answers: seen to the end (status 200, via_upstream, attempts: 1)") != 2 {
+		t.Errorf("--to-backend: exit status %d:\n%s", code, out)
+	}
+	for _, r := range b.seen() {
+		if r.URL.Path != "/.ordergate/doctor" || r.Header.Get("x-ordergate-doctor") != "" {
+			t.Errorf("--to-backend: the backend has %s %s with %v", r.Method, r.URL, r.Header)
+		}
+	}
 }
 
 // chainFilter returns the text of a filter in the example's configuration, comments above it left out.

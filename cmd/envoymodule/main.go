@@ -37,6 +37,7 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Filter
 	}
 	adapter := envoymodule.NewAdapter(r.engine.Gate(), envoymodule.Options{
 		Logger: log, LearnTimeout: r.engine.LearnTimeout(), FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
+		Marks: r.engine.Marks(),
 	})
 	unfollow := r.engine.WatchGate(adapter.Use)
 	return abi.FilterConfig{Adapter: adapter, Close: func() {

@@ -36,6 +36,7 @@ type Options struct {
 	// FailureModeAllow forwards every request that is not judged yet when a fault (a panic)
 	// of ordergate occurs. Without it only GET and HEAD are forwarded; the others get 503.
 	FailureModeAllow bool
+	Marks            *gate.Marks  // of requests that prove the attachment; nil: they have none
 	Logger           *slog.Logger // nil: none
 	// Native converts a reply for the code that sends it. The result is kept with the reply
 	// and must stay valid. Nil: not needed.
@@ -131,6 +132,11 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	state := order.BodyUnseen
 	if end { // no body will come
 		state = order.BodyComplete
+	}
+	if mark, ok := a.mark(h); ok {
+		s = &Stream{adapter: a, replies: d, envoy: e, bodyState: state}
+		s.proof = &proof{stream: s, mark: mark}
+		return s.proof.begin(h), s
 	}
 	result := d.gate.TryScreen(h.request(nil, state))
 	if !result.NeedsBody && result.Pending == nil && !d.readsAnswer(&result.Decision) {

@@ -23,6 +23,7 @@ type Stream struct {
 	settlement *settlement // nil: none
 	create     *create     // nil: none, or it is finished
 	lookup     *lookup     // nil: none, or it is finished
+	proof      *proof      // nil: none, or it is finished
 }
 
 // stage is the progress of a request.
@@ -43,6 +44,9 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 			step = s.onFault(e, v)
 		}
 	}()
+	if s.proof != nil {
+		return s.proof.on(e, end)
+	}
 	switch e {
 	case RequestBody:
 		return s.requestBody(end)
@@ -66,7 +70,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 
 // Done reports whether no later event matters.
 func (s *Stream) Done() bool {
-	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil && s.lookup == nil
+	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil && s.lookup == nil && s.proof == nil
 }
 
 // requestStep is the step for more of a request at its present stage.

@@ -81,11 +81,17 @@ func (d *doctor) examineReads(ctx context.Context) bool {
 			d.ok("attachment", "", "reads are answered by ordergate (%s)", p.report.Adapter)
 			return true
 		}
-		last = p
 		if p.err != nil {
 			d.fail("attachment", "", "check --through: it is the listener for clients", "%s", p.outcome())
 			return false
 		}
+		if last.header.Get(gate.HeaderVerdict) == "" { // else another ordergate has answered
+			last = p
+		}
+	}
+	if last.header.Get(gate.HeaderVerdict) != "" {
+		d.fail("attachment", "", "ask the ordergate behind this Envoy (listen.admin of the file), and let the header pass", "%s", last.outcome())
+		return false
 	}
 	if p := d.send(ctx, probe{stage: gate.StageProc, req: last.req}); p.report != nil {
 		d.fail("ext_authz", "", doAuthz, "it is not reached, though ext_proc is: no lookup is refused")

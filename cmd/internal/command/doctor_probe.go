@@ -153,7 +153,7 @@ func (p *probe) outcome() string {
 	case p.err != nil:
 		return p.err.Error()
 	case p.header.Get(gate.HeaderVerdict) != "":
-		return fmt.Sprintf("an ordergate has answered %d with the verdict %s, and did not accept the mark: it has another Redis, or its clock is more than %v away",
+		return fmt.Sprintf("an ordergate has answered %d with the verdict %s, and did not accept the mark: the header x-ordergate-doctor is removed on the way, or that ordergate has another Redis, or a clock that is %v away",
 			p.status, p.header.Get(gate.HeaderVerdict), gate.MarkValid)
 	}
 	return fmt.Sprintf("the answer was not ordergate's: status %d of %q", p.status, p.header.Get("Server"))
