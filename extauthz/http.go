@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -18,6 +19,7 @@ const (
 	pathForwardAuth = "/check/forward-auth" // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
 	pathAnswer      = "/answer/"            // a rule's name and a refusal's name follow
 	pathForged      = "/answer/forged"      // not under a rule's name: a slash follows those
+	pathProof       = "/answer/doctor-"     // the nonce of a mark follows, and no slash
 )
 
 // headerAnswer names to nginx the path of the answer for the client: auth_request accepts
@@ -115,6 +117,12 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer.write(w)
 		return
 	}
+	if nonce, ok := strings.CutPrefix(r.RequestURI, pathProof); ok {
+		if answer, ok := h.proofs.LoadAndDelete(nonce); ok {
+			answer.(*httpReply).write(w)
+			return
+		}
+	}
 	switch r.RequestURI {
 	case pathForged:
 		h.http.forged.write(w)
@@ -171,6 +179,10 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *ga
 // respond decides. It treats the body as unseen, because nginx and Traefik do not send the
 // original's body. A rule that needs the body gets the verdict "unknown".
 func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *gateReplies, req order.Request) {
+	if mark, ok := h.marks.Take(gate.MarkIn(req.Header)); ok {
+		h.prove(w, r, replies.gate, &mark, req)
+		return
+	}
 	d := replies.gate.Screen(r.Context(), req)
 	if d.Refused {
 		replies.gate.LogRefused(h.log, &d, req.Header)
@@ -191,6 +203,21 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	default:
 		replies.http.refused[d.Rule].direct[d.Refusal()].write(w)
 	}
+}
+
+// prove answers a marked request with what it has seen of it, as a refusal.
+func (h *httpHandler) prove(w http.ResponseWriter, r *http.Request, g *gate.Gate, mark *gate.Mark, req order.Request) {
+	report := g.Report(gate.AdapterHTTP, mark, req)
+	report.RawLines = true
+	reply := report.Reply()
+	headers := []gate.Header{{Name: gate.HeaderVerdict, Value: gate.VerdictNone.String()}}
+	if r.RequestURI != pathNginx {
+		newHTTPReply(http.StatusForbidden, reply.Body, append(headers, reply.Headers()...)...).write(w)
+		return
+	}
+	h.proofs.Store(mark.Nonce, newHTTPReply(reply.Status, reply.Body, append(headers, reply.Headers()...)...))
+	time.AfterFunc(gate.MarkValid, func() { h.proofs.Delete(mark.Nonce) })
+	newHTTPReply(http.StatusForbidden, "", append(headers, gate.Header{Name: headerAnswer, Value: pathProof + mark.Nonce})...).write(w)
 }
 
 // isPath reports whether a target is a path, or the "*" of OPTIONS. Traefik forwards others

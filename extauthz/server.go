@@ -31,6 +31,7 @@ type Server struct {
 	log            *slog.Logger
 	seal           *gate.Seal  // nil: there is no ext_proc
 	marks          *gate.Marks // nil: requests have none
+	proofs         sync.Map    // the answers to marked requests that nginx has yet to fetch, by nonce
 }
 
 // gateReplies is a gate with its prepared replies. A check uses one of them from its

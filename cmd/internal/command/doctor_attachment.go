@@ -231,6 +231,9 @@ func (w *way) examineProc(ctx context.Context) bool {
 	case r == nil:
 		w.fail(check, w.name, doProc, "it is not reached, so %s. %s", w.consequence(), p.outcome())
 		return false
+	case r.Adapter == gate.AdapterHTTP:
+		w.fail(check, w.name, "send these requests to Envoy", "they do not go through Envoy, so %s", w.consequence())
+		return false
 	case !w.isOfRule(check, &p):
 		return false
 	case !r.Sealed && w.adapter != "":

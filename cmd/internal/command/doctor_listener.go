@@ -13,6 +13,9 @@ import (
 // examineListener checks what Envoy's listener does to every request, by reads.
 func (d *doctor) examineListener(ctx context.Context) {
 	const check = "listener"
+	if d.read.report.Adapter == gate.AdapterHTTP {
+		return // ordergate refuses what another proxy lets pass
+	}
 	at := func(target string, others ...[2]string) probe {
 		return d.send(ctx, probe{stage: gate.StageAuthz, req: order.Request{Method: http.MethodGet, Host: d.read.req.Host, Target: target}, others: others})
 	}
