@@ -43,7 +43,7 @@ func (c *followCampaign) writes() map[string]func() {
 		"import in front":   func() { c.insert(10_500, true) },
 		"large transaction": func() { c.insert(5000, false) },
 		"row in front":      func() { c.insert(1, true) },
-		"two-phase commit":  c.twoPhases,
+		"two-phase commit":  func() { c.twoPhases(func() {}) },
 		"change of IDs":     c.changeIDs,
 	}
 }
@@ -67,6 +67,13 @@ func (c *followCampaign) away(do func()) {
 }
 
 func (c *followCampaign) gateSteps(steps map[string]func()) {
+	steps["kill during a two-phase commit"] = func() {
+		c.twoPhases(func() {
+			g := c.one()
+			g.gate.Kill()
+			c.again(g)
+		})
+	}
 	steps["kill"] = func() {
 		g := c.one()
 		g.gate.Kill()
@@ -90,7 +97,7 @@ func (c *followCampaign) gateSteps(steps map[string]func()) {
 		c.as(g.n, c.heal)
 	}
 	steps["network to the database"] = func() {
-		faults := []func(){c.proxy.swallow, c.proxy.cut, func() { c.proxy.latency(200) }}
+		faults := []func(){c.proxy.swallow, c.proxy.cut, func() { c.proxy.latency(50) }}
 		faults[c.r.IntN(len(faults))]()
 		c.write()
 		wait(c.t.Context(), between(c.r, 0, 8*time.Second))
@@ -139,6 +146,9 @@ func (c *followCampaign) rollingSteps(steps map[string]func(), s *testbed.Sentin
 func (c *followCampaign) databaseSteps(steps map[string]func()) {
 	anew := func(do func()) func() { return func() { c.anew(do) } }
 	steps["database killed"] = anew(func() { c.kill(c.r) })
+	steps["database killed during a two-phase commit"] = func() {
+		c.twoPhases(func() { c.anew(func() { c.kill(c.r) }) })
+	}
 	steps["database restored"] = anew(func() { c.restore(c.r) })
 	steps["database restored while all are away"] = func() {
 		c.away(func() {
@@ -252,12 +262,13 @@ func (c *followCampaign) again(g *followGate) {
 	}
 }
 
-// twoPhases prepares rows, and commits them later.
-func (c *followCampaign) twoPhases() {
+// twoPhases prepares rows, and commits them after meanwhile.
+func (c *followCampaign) twoPhases(meanwhile func()) {
 	first, n := c.next, int64(20)
 	c.next += n
 	c.prepared = fmt.Sprintf("x%d", first)
-	conn, err := c.db.Conn(context.Background())
+	db := c.db
+	conn, err := db.Conn(context.Background())
 	bedtest.Check(c.t, err)
 	do := func(statements ...string) {
 		for _, s := range statements {
@@ -269,14 +280,9 @@ func (c *followCampaign) twoPhases() {
 	}
 	do(c.prepare[0], fmt.Sprintf("INSERT INTO %s (order_id, alt_id) SELECT n, n + 5000000000000 FROM %s", c.table, fmt.Sprintf(c.series, first, first+n-1)))
 	do(c.prepare[1:]...)
-	switch c.r.IntN(4) {
-	case 0, 1:
-		g := c.one()
-		g.gate.Kill()
-		c.again(g)
-	case 2:
+	meanwhile()
+	if c.db != db { // the server was killed
 		_ = conn.Close()
-		c.anew(func() { c.kill(c.r) })
 		conn, err = c.db.Conn(context.Background())
 		bedtest.Check(c.t, err)
 	}
