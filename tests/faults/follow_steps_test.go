@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed"
@@ -68,10 +69,12 @@ func (c *followCampaign) away(do func()) {
 
 func (c *followCampaign) gateSteps(steps map[string]func()) {
 	steps["kill during a two-phase commit"] = func() {
+		g := c.one()
+		var again sync.WaitGroup // the creation of a slot waits for the commit
+		defer again.Wait()
 		c.twoPhases(func() {
-			g := c.one()
 			g.gate.Kill()
-			c.again(g)
+			again.Go(func() { c.again(g) })
 		})
 	}
 	steps["kill"] = func() {
