@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-plain test-faults test-bench \
+.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-faults test-bench \
 	compile stress model matrix soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
@@ -85,6 +85,14 @@ test-miniredis:
 test-module:
 	$(GOTEST) -parallel 3 ./tests -attachment=module
 
+# The same with AddressSanitizer in the module, in its C and in its Go. It lends the module copies of
+# Envoy's texts and frees them when Envoy's may be gone (internal/envoymodule/abi/sanitize.c).
+test-asan:
+	$(FETCH) $(SERVERS)
+	rm -rf .cache/asan && mkdir -p .cache/asan && ln -sf ../../tools/envoy-asan .cache/bin/envoy-asan
+	ENVOY_VERSION=asan $(GOTEST) -parallel 2 ./tests -attachment=module
+	! ls .cache/asan/* 2>/dev/null
+
 # What the race detector would make too dear.
 test-plain:
 	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
@@ -134,6 +142,7 @@ model:
 # release has the same bytes twice.
 soak: matrix
 	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
+	$(MAKE) test-asan
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestOnceChaos|TestRelease|TestPackage|TestImage|TestEnvoyImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
