@@ -162,19 +162,19 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	a.gate.Arrived(call.Decision.Rule, &req, sealed)
 	if !sealed && s.opts.Seal != nil {
-		s.checkAuthz(a.gate, &call)
+		s.checkAuthz(a.gate, call)
 	}
 	if call.NeedsBody && !call.Decision.Refused {
-		body, other, err := s.fetchBody(stream, pass.askForBody(&call, &req))
+		body, other, err := s.fetchBody(stream, pass.askForBody(call, &req))
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
 			call.LogRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		case other != nil:
-			return s.handleUnseen(stream, a, &call, other)
+			return s.handleUnseen(stream, a, call, other)
 		case err != nil:
-			s.endUnseen(stream.Context(), &call)
+			s.endUnseen(stream.Context(), call)
 			return nil
 		}
 		req.Body = body
@@ -191,14 +191,14 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		a.gate.LogRefused(s.log, &call.Decision, req.Header)
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		return stream.Send(pass.skip(&call))
+		return stream.Send(pass.skip(call))
 	case call.Decision.Action == gate.ActionLookup:
-		return s.handleLookup(stream, a, &call, &pass)
+		return s.handleLookup(stream, a, call, &pass)
 	case !call.NeedsLock:
-		return s.handleCreate(stream, &call, &pass)
+		return s.handleCreate(stream, call, &pass)
 	}
 	call.SetClient(client(first))
-	return s.handleSettle(stream, a, &call, pass)
+	return s.handleSettle(stream, a, call, pass)
 }
 
 // reveal restores the target of a request that ext_authz has sealed, and the text of its mark.

@@ -30,12 +30,12 @@ type settlement struct {
 	storing      bool // the worker's: the rest of the response waits until the answer is stored
 
 	mu    sync.Mutex // held during each event of the call, never for long
-	call  gate.Call
+	call  *gate.Call
 	lease gate.Lease // once granted
 }
 
 // newSettlement begins a call. The stream waits for its result, with an open mailbox.
-func newSettlement(s *Stream, call gate.Call) *settlement {
+func newSettlement(s *Stream, call *gate.Call) *settlement {
 	ctx, cancel := context.WithCancel(s.adapter.ctx)
 	b := &settlement{adapter: s.adapter, stream: s, call: call, cancel: cancel}
 	b.call.Background = b.adapter.runCleanup
@@ -63,7 +63,7 @@ func (b *settlement) onGrant(grant gate.Grant) {
 		b.post(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
 	case step.Refuse:
 		d := b.call.Decision
-		b.adapter.problems.Refused(&b.call, step, grant)
+		b.adapter.problems.Refused(b.call, step, grant)
 		b.post(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
 	case step.Forward:
 		b.forward(step.Lease)
@@ -81,7 +81,7 @@ func (b *settlement) onLost() {
 		if !b.call.LeaseLost().Refuse {
 			return Step{}
 		}
-		b.adapter.problems.Ended(&b.call)
+		b.adapter.problems.Ended(b.call)
 		s.answered = true // its stage stays: the backend may have the request
 		d := b.call.Decision
 		return Step{Do: Refuse, Reply: s.replies.refuse(&d)}
@@ -135,7 +135,7 @@ func (b *settlement) finished() Step {
 	step := b.call.Finished()
 	b.mu.Unlock()
 	if step.NotStored != "" {
-		b.adapter.problems.NotStored(&b.call, step.NotStored)
+		b.adapter.problems.NotStored(b.call, step.NotStored)
 	}
 	if !step.Store {
 		return Step{Do: PassResponse}
@@ -143,7 +143,7 @@ func (b *settlement) finished() Step {
 	b.storing = true
 	b.call.StoreAsync(b.adapter.ctx, func(err error) {
 		if err != nil {
-			b.adapter.problems.StoreFailed(&b.call, err)
+			b.adapter.problems.StoreFailed(b.call, err)
 		}
 		b.stream.mail.post(func() Step {
 			b.storing = false
@@ -189,13 +189,13 @@ func (b *settlement) forward(lease gate.Lease) {
 		// Remove the client's headers although Set overwrites them: of a repeated header,
 		// Set overwrites only the first.
 		s.envoy.Headers(Request).strip(s.envoy, stripOwned, len(b.call.AnswerOptions()))
-		s.accept(&b.call)
+		s.accept(b.call)
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)
 		}
 		s.stage = passed
 		if b.call.MayCreate() {
-			s.create = &create{call: &b.call, stream: s}
+			s.create = &create{call: b.call, stream: s}
 		}
 		return Step{Do: PassRequest}
 	})

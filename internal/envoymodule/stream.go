@@ -156,7 +156,7 @@ func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 	if s.replies.readsAnswer(d) {
 		// Before headers are removed: that frees their memory.
 		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
-			read, options = &call, len(call.AnswerOptions())
+			read, options = call, len(call.AnswerOptions())
 		}
 	}
 	step, opens := s.replies.verdict(s.envoy, h, d, options)
@@ -190,9 +190,9 @@ func (s *Stream) openCall(h Headers) Step {
 		return Step{Do: Wait}
 	}
 	h.strip(s.envoy, stripOwned, len(call.AnswerOptions()))
-	s.accept(&call)
+	s.accept(call)
 	if call.NeedsAnswer {
-		s.create = &create{call: &call, stream: s}
+		s.create = &create{call: call, stream: s}
 	}
 	s.stage = passed
 	return Step{Do: PassRequest}

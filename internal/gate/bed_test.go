@@ -72,6 +72,6 @@ func (b *bench) silent(t testing.TB) *gate.Gate {
 	return g
 }
 
-func settleCall(b *bench) gate.Call {
+func settleCall(b *bench) *gate.Call {
 	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 }

@@ -32,7 +32,7 @@ func newCreate(t *testing.T, learn gate.Learn, target string) (*gate.Call, *gate
 	if !c.NeedsAnswer || c.NeedsLock {
 		t.Fatalf("opened %+v", c)
 	}
-	return &c, filter
+	return c, filter
 }
 
 // did returns the IDs that a filter has learned, and its marks: incomplete, abandoned.

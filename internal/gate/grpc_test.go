@@ -144,7 +144,7 @@ func TestGRPCPending(t *testing.T) {
 }
 
 // grpcCall opens a call of one of the bench's rules, and forwards it.
-func grpcCall(t *testing.T, b *bench, target string) gate.Call {
+func grpcCall(t *testing.T, b *bench, target string) *gate.Call {
 	t.Helper()
 	c := b.gate.Open(order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"content-type", "application/grpc"}}, BodyState: order.BodyComplete})
 	if c.NeedsLock {
@@ -186,7 +186,7 @@ func TestGRPCOutcomes(t *testing.T) {
 		end := func(how string, answer func(c *gate.Call)) {
 			b := newBench(t, false)
 			c := grpcCall(t, b, "/orders/42/settle")
-			answer(&c)
+			answer(c)
 			c.Ended(t.Context())
 			if got := b.lock.Journal.Short(); got != "acquire 42, "+want {
 				t.Errorf("grpc-status %q %s: %s, want %s", status, how, got, want)
@@ -232,7 +232,7 @@ func TestGRPCOutcomes(t *testing.T) {
 	} {
 		b := newBench(t, false)
 		c := grpcCall(t, b, "/orders/42/settle")
-		answer(&c)
+		answer(c)
 		c.Ended(t.Context())
 		if got := b.lock.Journal.Short(); got != "acquire 42, hold" {
 			t.Errorf("%s: %s", how, got)

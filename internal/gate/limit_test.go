@@ -44,7 +44,7 @@ func newLimitBench(t *testing.T) *limitBench {
 	return b
 }
 
-func (b *limitBench) open(header ...[2]string) gate.Call {
+func (b *limitBench) open(header ...[2]string) *gate.Call {
 	return b.gate.Open(order.Request{
 		Method: "POST", Target: "/orders/42/settle", Header: append(order.HeaderList{{"x-merchant", "7"}}, header...), BodyState: order.BodyComplete,
 	})

@@ -104,7 +104,7 @@ func TestOnceBySessionInPath(t *testing.T) {
 	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
 	g := settleOnce(t, lock, &gatetest.Recorder{})
 	g.Policies()[0].Settle.Once.Scope = []string{"authorization", "cookie"}
-	open := func(target string, header order.HeaderList) (gate.Call, gate.Step) {
+	open := func(target string, header order.HeaderList) (*gate.Call, gate.Step) {
 		c := g.Open(order.Request{Method: "POST", Target: target, Header: header, BodyState: order.BodyComplete})
 		return c, c.Granted(t.Context(), c.Acquire(t.Context()))
 	}
@@ -177,7 +177,7 @@ func TestOnceByToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9."
-	confirm := func(header, cookie string) gate.Call {
+	confirm := func(header, cookie string) *gate.Call {
 		c := g.Open(order.Request{
 			Method: "POST", Target: "/confirm", BodyState: order.BodyComplete,
 			Header: order.HeaderList{{"authorization", header}, {"cookie", "a=b; t=" + cookie}},

@@ -11,15 +11,16 @@ import (
 // needs nothing (NeedsLock and NeedsAnswer are false). If its Decision refuses the request,
 // answer it and drop the call. Open copies the ID, so the call does not keep the request's
 // memory.
-func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
+func (g *Gate) Open(req order.Request) *Call { return g.open(req, false) }
 
 // OpenScreened is Open for a request that Screen or TryScreen has judged. It does not count
 // their decision again.
-func (g *Gate) OpenScreened(req order.Request) Call { return g.open(req, true) }
+func (g *Gate) OpenScreened(req order.Request) *Call { return g.open(req, true) }
 
-func (g *Gate) open(req order.Request, judged bool) Call {
-	m := g.match(req)
-	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
+func (g *Gate) open(req order.Request, judged bool) *Call {
+	m := g.Match(req)
+	g.limitSize(&m, &req)
+	c := &Call{gate: g, Decision: Decision{Rule: m.Rule}}
 	if m.Rule < 0 {
 		return c
 	}
@@ -176,16 +177,14 @@ func (g *Gate) matchLocking(req order.Request) order.Match {
 	return m
 }
 
-// match is Match, and refuses a settlement whose body is too large to buffer.
-func (g *Gate) match(req order.Request) order.Match {
-	m := g.Match(req)
-	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
-		return m
+// limitSize refuses a settlement whose body is too large to buffer.
+func (g *Gate) limitSize(m *order.Match, req *order.Request) {
+	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(*m) {
+		return
 	}
-	if g.policy(&m, &req).Locks() && req.Size() > MaxSettlement {
+	if g.policy(m, req).Locks() && req.Size() > MaxSettlement {
 		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
 	}
-	return m
 }
 
 // isIncomplete reports whether the lock has to wait for the rest of the request. Otherwise

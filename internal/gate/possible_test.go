@@ -86,7 +86,7 @@ func TestPossible(t *testing.T) {
 			if tt.grpc {
 				header = append(header, [2]string{"content-type", "application/grpc"})
 			}
-			open := func() gate.Call {
+			open := func() *gate.Call {
 				return g.Open(order.Request{Method: "POST", Target: "/r/1", Header: header, BodyState: order.BodyComplete})
 			}
 			c := open()

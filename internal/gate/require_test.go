@@ -57,7 +57,7 @@ func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBenc
 	return b
 }
 
-func (b *requireBench) open(header ...[2]string) gate.Call {
+func (b *requireBench) open(header ...[2]string) *gate.Call {
 	return b.gate.Open(order.Request{
 		Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList(header), BodyState: order.BodyComplete,
 	})

@@ -13,7 +13,8 @@ import (
 // not hold its orders in memory, or if a create has to be confirmed. It does not allocate for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
-	m := g.match(req)
+	m := g.Match(req)
+	g.limitSize(&m, &req)
 	d, p := g.begin(m, &req)
 	if p == nil {
 		return d
@@ -57,7 +58,8 @@ type PendingLookup struct {
 // TryScreen is Screen for an adapter that must not block.
 func (g *Gate) TryScreen(req order.Request) TryResult {
 	start := g.now()
-	m := g.match(req)
+	m := g.Match(req)
+	g.limitSize(&m, &req)
 	d, p := g.begin(m, &req)
 	switch {
 	case d.Verdict != VerdictNone:

@@ -56,7 +56,7 @@ func TestSettle(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, false)
 			c := settleCall(b)
-			tt.events(t.Context(), &c)
+			tt.events(t.Context(), c)
 			if diff := cmp.Diff(tt.did, b.lock.Journal.Lines()); diff != "" {
 				t.Error("did (-want +got):\n" + diff)
 			}

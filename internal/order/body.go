@@ -13,7 +13,7 @@ func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Matc
 	}
 	if req.BodyState == BodyUnseen && s.hasBody {
 		if announcedSize(req.Header) > r.maxBody {
-			*m = m.refused(TooLarge, BodyTooLarge)
+			m.refuse(TooLarge, BodyTooLarge)
 			return true
 		}
 		m.Result = NeedsBody
@@ -21,12 +21,12 @@ func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Matc
 	}
 	switch {
 	case req.BodyState == BodyCut || len(req.Body) > r.maxBody:
-		*m = m.refused(TooLarge, BodyTooLarge)
+		m.refuse(TooLarge, BodyTooLarge)
 		return true
 	case len(req.Body) == 0:
 		return false
 	case s.encoded:
-		*m = m.refused(Ambiguous, ContentEncoding)
+		m.refuse(Ambiguous, ContentEncoding)
 		return true
 	}
 	reason := ContentType
@@ -49,7 +49,7 @@ func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Matc
 		result = Invalid
 	}
 	m.ID, m.Batch = "", nil
-	*m = m.refused(result, reason)
+	m.refuse(result, reason)
 	return true
 }
 
@@ -67,7 +67,7 @@ func (r *compiled) refuseForm(req *Request, s *headerFacts, m *Match) (done bool
 	case req.BodyState == BodyUnseen && !s.announced && usuallyHasNoBody(req.Method):
 		m.Result = NeedsBody // to see whether there is a body
 	default:
-		*m = m.refused(Ambiguous, FormBody)
+		m.refuse(Ambiguous, FormBody)
 	}
 	return true
 }
@@ -89,7 +89,7 @@ func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {
-		*m = m.refused(Ambiguous, FormBody) // rare, and without meaning (RFC 9110, 9.3.1)
+		m.refuse(Ambiguous, FormBody) // rare, and without meaning (RFC 9110, 9.3.1)
 		return true
 	}
 	in := InJSON
@@ -115,7 +115,7 @@ func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool
 	}
 	result, done = formResult(result, reason)
 	if done {
-		*m = m.refused(result, reason)
+		m.refuse(result, reason)
 	}
 	return done
 }

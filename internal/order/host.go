@@ -51,7 +51,7 @@ func isPlainHost(authority string) bool {
 // Otherwise it returns matched. No rule has the host "".
 func (t *Table) matchHost(host string, req Request, matched Match) Match {
 	req.Host = host
-	m := t.match(req)
+	m := t.match(&req)
 	if m.Rule < 0 || m.Rule == matched.Rule || m.Screening && matched.Screening {
 		return matched // a requested body is checked for both
 	}

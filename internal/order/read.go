@@ -49,7 +49,7 @@ func (r *compiled) read(f *finder, path, query string, req *Request) Match {
 		}
 		return m
 	}
-	if m = r.finish(into, &s, m); m.Result == Anonymous && r.Nameless {
+	if r.finish(into, &s, &m); m.Result == Anonymous && r.Nameless {
 		return r.checkNameless(req, &s, m)
 	}
 	return m
@@ -57,15 +57,17 @@ func (r *compiled) read(f *finder, path, query string, req *Request) Match {
 
 // needsBody finds the order of a request whose body does not name it.
 func (r *compiled) needsBody(into []idText, s *headerFacts, m Match) Match {
-	known := r.combineWithClaim(into, s, m)
-	if known.Result == Named || known.Result == Anonymous && r.Nameless {
-		known.Result = NeedsBody
+	r.combineWithClaim(into, s, &m)
+	if m.Result == Named || m.Result == Anonymous && r.Nameless {
+		m.Result = NeedsBody
 	}
-	return known
+	return m
 }
 
+func (m *Match) refuse(result Result, reason Reason) { m.Result, m.Reason = result, reason }
+
 func (m Match) refused(result Result, reason Reason) Match {
-	m.Result, m.Reason = result, reason
+	m.refuse(result, reason)
 	return m
 }
 
@@ -148,23 +150,23 @@ func (r *compiled) readQuery(query string, into []idText, s *headerFacts, m *Mat
 
 // combineWithClaim combines the recorded texts into one ID with its parts, unless a
 // parameter claims another order.
-func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Match {
-	m = r.combineIDs(into, m)
-	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
+func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m *Match) {
+	r.combineIDs(into, m)
+	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, m) {
 		m.ID, m.Batch = "", nil
-		return m.refused(Ambiguous, s.claim.in.alias())
+		m.refuse(Ambiguous, s.claim.in.alias())
+		return
 	}
 	if len(r.Parts) > 0 {
-		return r.compose(into, s, m)
+		*m = r.compose(into, s, *m)
 	}
-	return m
 }
 
 // finish combines the recorded texts into one ID, and one for the limit.
-func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
-	m = r.combineWithClaim(into, s, m)
+func (r *compiled) finish(into []idText, s *headerFacts, m *Match) {
+	r.combineWithClaim(into, s, m)
 	if r.limit < 0 || m.Result != Named {
-		return m
+		return
 	}
 	f := &into[r.limit]
 	limit, ok := "", false
@@ -173,26 +175,29 @@ func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
 	}
 	if ok {
 		m.Limit = limit
-		return m
+		return
 	}
 	m.ID, m.Batch, m.Prefix = "", nil, ""
 	switch f.times {
 	case 0:
-		return m.refused(Invalid, MissingLimit)
+		m.refuse(Invalid, MissingLimit)
+		return
 	case 1:
 		m.Offset = f.offset
-		return m.refused(Invalid, MalformedLimit)
+		m.refuse(Invalid, MalformedLimit)
+		return
 	}
-	return m.refused(Ambiguous, RepeatedLimit)
+	m.refuse(Ambiguous, RepeatedLimit)
 }
 
 // combineIDs combines the recorded texts into one ID.
-func (r *compiled) combineIDs(into []idText, m Match) Match {
+func (r *compiled) combineIDs(into []idText, m *Match) {
 	for i := range into[:r.orders] {
 		f := &into[i]
 		switch {
 		case f.times > 1:
-			return m.refused(Ambiguous, RepeatedID)
+			m.refuse(Ambiguous, RepeatedID)
+			return
 		case f.times == 0, f.text == "" && r.mayBeEmpty():
 			continue
 		}
@@ -201,10 +206,12 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 		case !ok:
 			m.Offset = f.offset
 			m.ID = ""
-			return m.refused(Invalid, MalformedID)
+			m.refuse(Invalid, MalformedID)
+			return
 		case m.ID != "" && m.ID != id:
 			m.ID = ""
-			return m.refused(Ambiguous, DifferentIDs)
+			m.refuse(Ambiguous, DifferentIDs)
+			return
 		}
 		if m.ID = id; f.text != id {
 			m.Text = f.text
@@ -212,12 +219,13 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 	}
 	switch {
 	case m.ID != "" || len(m.Batch) > 0:
-		return r.withBatch(m)
+		r.withBatch(m)
+		return
 	case r.orders == 0 || r.Optional:
 		m.Result = Anonymous
-		return m
+		return
 	}
-	return m.refused(Invalid, MissingID)
+	m.refuse(Invalid, MissingID)
 }
 
 // mayBeEmpty reports whether an empty value counts as a missing one. With Nameless it does not:
@@ -225,17 +233,17 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 func (r *compiled) mayBeEmpty() bool { return r.Optional && !r.Nameless }
 
 // withBatch combines a list with a single ID. The list may contain only that ID.
-func (r *compiled) withBatch(m Match) Match {
+func (r *compiled) withBatch(m *Match) {
 	switch {
 	case len(m.Batch) == 0:
 	case m.ID != "" && (len(m.Batch) > 1 || m.Batch[0] != m.ID):
 		m.ID, m.Batch = "", nil
-		return m.refused(Ambiguous, DifferentIDs)
+		m.refuse(Ambiguous, DifferentIDs)
+		return
 	case len(m.Batch) == 1:
 		m.ID, m.Batch = m.Batch[0], nil
 	default:
 		m.ID = m.Batch[0]
 	}
 	m.Result = Named
-	return m
 }

@@ -230,7 +230,7 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 // that is not refused, unless it names a UUID in upper case. Time and memory are linear in
 // the size of the request.
 func (t *Table) Match(req Request) Match {
-	m := t.match(req)
+	m := t.match(&req)
 	if len(t.hosts) > 0 && m.Result != Ambiguous {
 		m = t.matchOtherHosts(req, m)
 	}
@@ -242,14 +242,14 @@ func (t *Table) Match(req Request) Match {
 	return m
 }
 
-func (t *Table) match(req Request) Match {
+func (t *Table) match(req *Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.screenUnmatched(req, path, false, false, false)
+		return t.screenUnmatched(*req, path, false, false, false)
 	}
-	f := t.findExact(&req, path)
+	f := t.findExact(req, path)
 	if bare, ok := withoutSession(path); ok && t.lenient.session {
-		g := t.findExact(&req, bare)
+		g := t.findExact(req, bare)
 		if first := min(g.best, f.best); first < len(t.rules) && profiles[t.rules[first].Backend].session {
 			path, f = bare, g // the backend maps the bare path
 		}
@@ -257,19 +257,19 @@ func (t *Table) match(req Request) Match {
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may still find those parameters.
-		if m := t.screenSelection(req, f.best); m.Result != Unruled {
+		if m := t.screenSelection(*req, f.best); m.Result != Unruled {
 			return m
 		}
 	}
 	switch {
 	case best && t.rules[f.best].Pass:
-		return t.screenExempt(req, path)
+		return t.screenExempt(*req, path)
 	case best:
-		return t.rules[f.best].read(&f, path, query, &req)
+		return t.rules[f.best].read(&f, path, query, req)
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
 	case f.passing < len(t.rules):
-		if m := t.screenOverride(req, path, f.passing, &t.near); m.Result != Unruled {
+		if m := t.screenOverride(*req, path, f.passing, &t.near); m.Result != Unruled {
 			return m
 		}
 	}
@@ -279,7 +279,7 @@ func (t *Table) match(req Request) Match {
 	if !chooses && !page && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
 		return Match{Rule: -1}
 	}
-	return t.screenUnmatched(req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0, page)
+	return t.screenUnmatched(*req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0, page)
 }
 
 // finder searches a tree for a path.

@@ -285,10 +285,10 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), &p.Rule, m)
 	if call.NeedsLock {
-		e.locks(&call, p)
+		e.locks(call, p)
 	}
 	if decision.Reason == order.NoReason {
-		e.explainUndecided(p, &call)
+		e.explainUndecided(p, call)
 		return e, nil
 	}
 	e.setVerdict(e.replyTo(p, &decision))
@@ -298,7 +298,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 }
 
 // judge returns the gate's decision on a request, without its filter and locks if they decide.
-func judge(ctx context.Context, g *gate.Gate, req order.Request) (gate.Decision, order.Match, gate.Call) {
+func judge(ctx context.Context, g *gate.Gate, req order.Request) (gate.Decision, order.Match, *gate.Call) {
 	d, m := g.Screen(ctx, req), g.Match(req)
 	call := g.Open(req)
 	if d.Reason == order.NoReason && call.Decision.Reason != order.NoReason { // of its key, or its headers

@@ -448,7 +448,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, call := m.Gate().Screen(t.Context(), q.Request), m.Gate().Open(q.Request)
-		compareDecision(t, e, &d, &call, m.Gate())
+		compareDecision(t, e, &d, call, m.Gate())
 		if err := e.print(io.Discard); err != nil {
 			t.Error(err)
 		}

@@ -249,7 +249,7 @@ func (r *replayer) judge(log string, e *accesslog.Entry) {
 		if rr.policy.Lookup != nil {
 			rr.Verdicts[d.Verdict.String()]++
 		}
-		spared = r.goesOn(rr, e, &req, &m, &call)
+		spared = r.goesOn(rr, e, &req, &m, call)
 	}
 	r.peak.add(e.Start, spared)
 }
