@@ -381,3 +381,81 @@ func abrupt(ctx context.Context, addr, request string, r *rand.Rand) error {
 	}
 	return nil
 }
+
+// TestModuleEndsWhileRedisHangs takes a listener away that has a file of its own, and then ends Envoy,
+// each in the middle of settlements, with a new file to read and a Redis that hangs. Envoy's main thread
+// goes on, Envoy ends in time, and no lock is released whose outcome is unknown.
+func TestModuleEndsWhileRedisHangs(t *testing.T) {
+	needsModule(t)
+	t.Parallel()
+	b := newBackend(t)
+	c := newChanging(t)
+	own := filepath.Join(t.TempDir(), "other.yaml")
+	s := newStack(t, settings{
+		backend: b.addr(), orders: 200, gate: waitingUpTo(t, 40*time.Second), envoyArgs: []string{"--drain-time-s", "1"},
+		envoy: c.envoy,
+	})
+	text, err := os.ReadFile(s.gate.ConfigFile())
+	must(t, err)
+	must(t, os.WriteFile(own, text, 0o600))
+	other, err := yaml.Marshal(c.other)
+	must(t, err)
+	c.other = nil
+	must(t, yaml.Unmarshal([]byte(strings.ReplaceAll(string(other), s.gate.ConfigFile(), own)), &c.other))
+	c.change(s) // which adds it
+	first := s.url
+	s.url = "http://" + s.ListenerAddr(s.envoy, "other")
+	there := s.inBackground(t.Context(), "/orders/1/settle?do=hang")
+	s.url = first
+	here := s.inBackground(t.Context(), "/orders/2/settle?do=hang")
+	for _, path := range []string{"/orders/1/settle", "/orders/2/settle"} {
+		bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived(path) == 1 })
+	}
+	if n := strings.Count(gateLog(t, s), "serving inside Envoy"); n != 2 {
+		t.Fatalf("%d ordergates, want one for each file", n)
+	}
+	must(t, s.server.Pause())
+	waiting := s.inBackground(t.Context(), "/orders/2/settle")
+
+	// The main thread answers all the while.
+	var longest atomic.Int64
+	watching, stop := context.WithCancel(t.Context())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for watching.Err() == nil {
+			begun := time.Now()
+			_, err := s.envoy.Stats(watching, "server.live")
+			if took := time.Since(begun); err == nil && took > time.Duration(longest.Load()) {
+				longest.Store(int64(took))
+			}
+		}
+	}()
+	must(t, s.gate.WriteConfig(string(text)+"\n# read again\n"))
+	writeListeners(t, c.file, c.version+1, c.orders)
+	if <-there {
+		t.Error("a call was answered by a listener that had gone")
+	}
+	bedtest.Eventually(t, "the first file's ordergate has ended", func() bool { return strings.Contains(gateLog(t, s), "msg=stopped config="+own) })
+	stop()
+	<-watched
+	if took := time.Duration(longest.Load()); took > 3*time.Second {
+		t.Errorf("Envoy's main thread stood still for %v", took)
+	}
+	begun := time.Now()
+	must(t, s.gate.WriteConfig(string(text)+"\n# and again\n"))
+	must(t, s.gate.Signal(syscall.SIGTERM))
+	must(t, s.gate.Wait(t.Context()))
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("Envoy ended after %v", took)
+	}
+	if <-here || <-waiting {
+		t.Error("a call was answered by an Envoy that had ended")
+	}
+	must(t, s.server.Resume())
+	for _, key := range []string{"order:lock:1", "order:lock:2"} {
+		if left := s.redis.PTTL(t.Context(), key).Val(); left <= 0 {
+			t.Errorf("%s is gone (%v), although its outcome is unknown", key, left)
+		}
+	}
+}
