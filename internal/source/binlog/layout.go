@@ -112,6 +112,9 @@ func (a *serverClient) describeTable(ctx context.Context, table tableName, names
 		table.schema, table.name, names[len(names)-1]).Scan(&l.indexed); err != nil {
 		return l, explain(err)
 	}
+	if err := a.checkCascades(ctx, table, names); err != nil {
+		return l, err
+	}
 	rows, err := a.db.QueryContext(ctx, `SELECT TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME,
 		LOWER(DATA_TYPE), LOWER(COLUMN_TYPE), COALESCE(NUMERIC_SCALE, 0), COALESCE(CHARACTER_SET_NAME, ''), EXTRA
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table.schema, table.name)
@@ -164,6 +167,25 @@ func (a *serverClient) describeTable(ctx context.Context, table tableName, names
 		}
 	}
 	return l, nil
+}
+
+// checkCascades returns an error if a foreign key changes IDs: the server does not log such changes. A
+// user who may read single columns only does not see such a key.
+func (a *serverClient) checkCascades(ctx context.Context, table tableName, names []string) error {
+	for _, name := range names {
+		var key string
+		err := a.db.QueryRowContext(ctx, `SELECT k.CONSTRAINT_NAME FROM information_schema.KEY_COLUMN_USAGE k JOIN information_schema.REFERENTIAL_CONSTRAINTS r
+			ON r.CONSTRAINT_SCHEMA = k.CONSTRAINT_SCHEMA AND r.CONSTRAINT_NAME = k.CONSTRAINT_NAME AND r.TABLE_NAME = k.TABLE_NAME
+			WHERE k.TABLE_SCHEMA = ? AND k.TABLE_NAME = ? AND k.COLUMN_NAME = ? AND r.UPDATE_RULE = 'CASCADE' LIMIT 1`,
+			table.schema, table.name, name).Scan(&key)
+		switch {
+		case err == nil:
+			return follow.Permanent(fmt.Errorf("column %s changes by foreign key %s with ON UPDATE CASCADE, and such changes are not in the binary log: drop that clause, or use follow: poll", name, key))
+		case !errors.Is(err, sql.ErrNoRows):
+			return explain(err)
+		}
+	}
+	return nil
 }
 
 // remedyFor returns what to do about a column of a type that cannot be decoded.

@@ -12,6 +12,7 @@ import (
 func TestRefusedLayouts(t *testing.T) {
 	b := startServer(t)
 	b.db.SetMaxOpenConns(1) // one session
+	b.exec("CREATE TABLE codes (code INT PRIMARY KEY)")
 	for name, test := range map[string]struct{ before, table, after, want string }{
 		"compressed text":    {table: "(id INT, note TEXT COMPRESSED)", want: "column note is of type text /*m!100301 compressed*/"},
 		"compressed varchar": {table: "(note VARCHAR(50) COMPRESSED, id INT)", want: "column note is of type varchar(50)"},
@@ -22,6 +23,7 @@ func TestRefusedLayouts(t *testing.T) {
 		"old times are new":  {"OFF", "(note TIME(3), id INT)", "OFF", "set mysql56_temporal_format=ON"},
 		"virtual":            {table: "(n INT PRIMARY KEY, id INT AS (n + 1) VIRTUAL)", want: "column id: it is VIRTUAL"},
 		"versioned":          {table: "(id INT) WITH SYSTEM VERSIONING", want: "orders.orders has SYSTEM VERSIONING"},
+		"cascade":            {table: "(id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES codes (code) ON UPDATE CASCADE)", want: "column id changes by foreign key orders_ibfk_1 with ON UPDATE CASCADE"},
 		"long unique key":    {table: "(id INT, note TEXT UNIQUE)", want: "index note of orders.orders has a hidden column in the log: set binlog_row_metadata=FULL"},
 	} {
 		t.Run(name, func(t *testing.T) {
