@@ -21,6 +21,7 @@ func TestAlike(t *testing.T) {
 				"CREATE COLLATION anymark (provider = icu, locale = 'und-u-ks-level2-ka-shifted', deterministic = false)",
 				"CREATE COLLATION numbered (provider = icu, locale = 'und-u-kn', deterministic = false)",
 				"CREATE DOMAIN code AS citext")
+			alikeByIndex(t, s)
 		}
 		const upper, lower = "123E4567-E89B-12D3-A456-426614174000", "123e4567-e89b-12d3-a456-426614174000"
 		for i, tt := range []struct {
@@ -93,6 +94,34 @@ func TestAlike(t *testing.T) {
 			})
 		}
 	})
+}
+
+// alikeByIndex has unique indexes that take IDs in any case for one.
+func alikeByIndex(t *testing.T, s *server) {
+	t.Helper()
+	for i, tt := range []struct {
+		typ, index string
+		alike      bool
+	}{
+		{"TEXT", "UNIQUE INDEX ON %s (lower(order_id))", true},
+		{"VARCHAR(40)", "UNIQUE INDEX ON %s (id, upper(order_id))", true},
+		{"TEXT", "INDEX ON %s (lower(order_id))", false},
+		{"TEXT", "UNIQUE INDEX ON %s (lower(order_id)) WHERE id > 5", false},
+	} {
+		name := fmt.Sprint("folded_", i)
+		s.exec(t, "CREATE TABLE "+name+" (id {key}, order_id "+tt.typ+")", "CREATE "+fmt.Sprintf(tt.index, name))
+		table, err := NewTable(s.options(name))
+		must(t, err)
+		must(t, table.Alike(t.Context(), func(columns []spelling.Column) error {
+			a := columns[0]
+			same, err := a.Same("AB-1", "ab-1")
+			other, errOther := a.Same("AB-1", "AB-2")
+			if err != nil || errOther != nil || same != tt.alike || other || (a.Equality.Class['A'] == a.Equality.Class['a']) != tt.alike {
+				t.Errorf("%s: the same: %v, another: %v, %v, %v", tt.index, same, other, err, errOther)
+			}
+			return nil
+		}))
+	}
 }
 
 // TestAlikeInTheLog has a table with a warning about it, which is logged once.

@@ -74,6 +74,9 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for its indexes: %w", err)
 	}
+	if err := p.foldCases(ctx, l); err != nil {
+		return nil, fmt.Errorf("asking for its unique indexes: %w", err)
+	}
 	p.order(l, x)
 	if err := p.sequence(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its sequence: %w", err)
@@ -228,6 +231,28 @@ func (p *postgresTable) column(name string) (column, error) {
 		c.exact = false // for example of citext
 	}
 	return c, nil
+}
+
+// foldCases makes texts the same whose case differs, for columns with a unique index on lower(column).
+func (p *postgresTable) foldCases(ctx context.Context, l *layout) error {
+	const text = `SELECT a.attname, f.fold
+		FROM pg_catalog.pg_index i
+		CROSS JOIN LATERAL generate_series(1, i.indnkeyatts::int) k(n)
+		JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum > 0 AND NOT a.attisdropped
+		JOIN (VALUES ('lower'), ('upper')) f(fold)
+			ON pg_get_indexdef(i.indexrelid, k.n, true) IN (f.fold || '(' || quote_ident(a.attname) || ')', f.fold || '(' || quote_ident(a.attname) || '::text)')
+		WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indisunique AND i.indpred IS NULL`
+	return p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(row [][]byte) {
+		columns := []*column{&l.id}
+		for i := range l.parts {
+			columns = append(columns, &l.parts[i])
+		}
+		for _, c := range columns {
+			if c.family == familyText && c.name == string(row[0]) {
+				c.value = string(row[1]) + "(" + c.value + ")"
+			}
+		}
+	})
 }
 
 // bytewisePostgres returns a column ordered by its bytes. Its collation or type may take "a" and
