@@ -88,3 +88,31 @@ func TestEnvoyFile(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvoyCheck compares what a real Envoy has, of the example, with the example's file.
+func TestEnvoyCheck(t *testing.T) {
+	needsSidecar(t, "it has Envoy's configuration for it")
+	t.Parallel()
+	bed := bedtest.New(t)
+	binary := bed.Build("./cmd/sidecar", false)
+	shipped := check(t)(bed.EnvoyAsShipped("unix:/run/ordergate/authz.sock", "unix:/run/ordergate/proc.sock", "127.0.0.1:1"))
+	for name, tt := range map[string]struct {
+		change func(string) string
+		want   string
+	}{
+		"as shipped":    {func(text string) string { return text }, ""},
+		"no override":   {edit(t, "allow_mode_override: true", "allow_mode_override: false"), "ext_proc: allow_mode_override is not true"},
+		"no attributes": {edit(t, "              - upstream.request_attempt_count\n", ""), "ext_proc: response_attributes lacks"},
+		"retries":       {edit(t, `domains: ["*"]`, "retry_policy: { retry_on: 5xx }\n              domains: [\"*\"]"), "route writes: it retries POST of rule order-create"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			envoy := bed.Envoy(tt.change(shipped))
+			cmd := exec.CommandContext(t.Context(), binary, "envoy", "--config", filepath.Join(bed.Root(), "examples", "envoy", "ordergate.yaml"), "--check", "http://"+envoy.AdminAddr())
+			out, err := cmd.CombinedOutput()
+			if (err == nil) != (tt.want == "") || !strings.Contains(string(out), tt.want) || err == nil && len(out) > 0 {
+				t.Errorf("%v, want %q:\n%s", err, tt.want, out)
+			}
+		})
+	}
+}

@@ -18,11 +18,15 @@ import (
 func envoyCommand(env *environment) *cobra.Command {
 	o := envoyfile.Options{}
 	var backendTime time.Duration
+	var check string
 	cmd := &cobra.Command{
 		Use:   "envoy",
 		Short: "Print the configuration of Envoy, or of another proxy, that fits the file",
 		Long: "Print the configuration of Envoy, or of another proxy, that fits the file: with the filters,\n" +
-			"routes, clusters and timeouts that its rules need, and the reason of each line.",
+			"routes, clusters and timeouts that its rules need, and the reason of each line.\n\n" +
+			"With --check it compares a configuration of Envoy with the file instead: a bootstrap, a saved\n" +
+			"/config_dump, or that of a running Envoy at its admin address (http://127.0.0.1:9901). It prints\n" +
+			"each difference, its consequence and the line to write, and exits with 1 if there is any.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -38,6 +42,9 @@ func envoyCommand(env *environment) *cobra.Command {
 			plan, err := env.plan(backendTime)
 			if err != nil {
 				return err
+			}
+			if check != "" {
+				return checkEnvoy(cmd.Context(), env, check, plan, backendTime)
 			}
 			o.File = env.file
 			o.Command = "ordergate envoy --config " + env.file + " --for " + o.Target
@@ -56,6 +63,7 @@ func envoyCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:10000", "host:port for clients")
 	cmd.Flags().StringVar(&o.Admin, "admin", "127.0.0.1:9901", "host:port of Envoy's admin address")
 	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "1.37 for that version; newer ones need no flag")
+	cmd.Flags().StringVar(&check, "check", "", "the configuration to compare: a file, - for standard input, or an admin address")
 	return cmd
 }
 

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,5 +53,49 @@ func TestEnvoyFlags(t *testing.T) {
 				t.Errorf("exit code %d, %q, %q, want %q", code, stdout, stderr, tt.want)
 			}
 		})
+	}
+}
+
+// TestEnvoyCheck compares the examples with their file, and names what cannot be compared.
+func TestEnvoyCheck(t *testing.T) {
+	t.Chdir(filepath.Join("..", "..", "..", "examples", "envoy"))
+	text, err := os.ReadFile("envoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := filepath.Join(t.TempDir(), "envoy.yaml")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), "encode_raw_headers: true", "encode_raw_headers: false", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/config_dump", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"configs":[]}`)) })
+	mux.HandleFunc("/login", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	for _, tt := range []struct {
+		source, stdout, stderr string
+	}{
+		{"envoy.yaml", "", ""},
+		{"envoy-module.yaml", "", ""},
+		{changed, "filter envoy.filters.http.ext_authz: encode_raw_headers is not true\n  so:    two lines of one header", "envoy.yaml does not fit ordergate.yaml: differences: 1"},
+		{"nowhere.yaml", "", "envoy --check: open nowhere.yaml: no such file"},
+		{"http://127.0.0.1:1", "", "asking http://127.0.0.1:1/config_dump?include_eds: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{"http://", "", "is no address"},
+		{server.URL, "", "it has no listeners"},
+		{server.URL + "/login", "", "401 Unauthorized: it wants a login"},
+		{server.URL + "/moved", "", "302 Found: it wants a login"},
+		{server.URL + "/page", "", "it is a page and no configuration"},
+		{server.URL + "/none", "", "is it Envoy's admin address?"},
+	} {
+		code, stdout, stderr := command(t.Context(), "envoy", "--config", "ordergate.yaml", "--check", tt.source)
+		want := exitFailed
+		if tt.stderr == "" {
+			want = exitDone
+		}
+		if code != want || !strings.Contains(stdout, tt.stdout) || tt.stdout == "" && stdout != "" || !strings.Contains(stderr, tt.stderr) || strings.Count(stderr, "\n") != want {
+			t.Errorf("%s: exit code %d, %q, %q", tt.source, code, stdout, stderr)
+		}
 	}
 }
