@@ -25,10 +25,19 @@ import (
 const (
 	Static = "static" // a whole bootstrap of Envoy, with ordergate beside it
 	Module = "module" // the same, with ordergate inside
+	// These are not run by the tests.
+	Istio        = "istio"         // an EnvoyFilter
+	EnvoyGateway = "envoy-gateway" // its policies; the manifest was run with 1.9.1
+	Higress      = "higress"       // an EnvoyFilter
+	// These serve lookups, and send everything else to an Envoy.
+	Nginx   = "nginx"
+	Caddy   = "caddy"
+	Traefik = "traefik"
+	APISIX  = "apisix"
 )
 
 // Targets are all of them.
-var Targets = []string{Static, Module}
+var Targets = []string{Static, Module, Istio, EnvoyGateway, Higress, Nginx, Caddy, Traefik, APISIX}
 
 // Options are what the rules do not tell.
 type Options struct {
@@ -40,6 +49,7 @@ type Options struct {
 	Backend     string // "host:port"
 	Connections int    // workers of the backend, at least 2
 	Envoy       string // "1.37", or "" for newer ones
+	Behind      string // "host:port" of the Envoy to which proxies of lookups send everything else
 }
 
 //go:embed parts
@@ -59,6 +69,7 @@ type page struct {
 	Services              []service
 	AbsentStatuses        string
 	LookupHeaders         []string
+	HTTP                  string // of listen.http
 }
 
 // route is a route of the template.
@@ -89,13 +100,22 @@ func Write(w io.Writer, plan attach.Plan, o Options) error {
 	if err != nil {
 		return err
 	}
-	text, err := render("static", p)
+	name := o.Target
+	switch o.Target {
+	case Module:
+		name = Static
+	case Higress:
+		name = Istio
+	}
+	text, err := render(name, p)
 	if err != nil {
 		return err
 	}
 	text = strings.TrimRight(text, "\n") + "\n"
-	if _, err := Bootstrap([]byte(text)); err != nil {
-		return fmt.Errorf("the configuration is not valid for Envoy: %w", err)
+	if name == Static {
+		if _, err := Bootstrap([]byte(text)); err != nil {
+			return fmt.Errorf("the configuration is not valid for Envoy: %w", err)
+		}
 	}
 	_, err = io.WriteString(w, text)
 	return err
@@ -133,7 +153,11 @@ func newPage(plan attach.Plan, o Options) (*page, error) {
 			return nil, unfit("%s: %v", a.flag, err)
 		}
 	}
-	if err := p.addServices(c); err != nil {
+	if p.isHTTP() {
+		if err := p.addHTTP(c); err != nil {
+			return nil, err
+		}
+	} else if err := p.addServices(c); err != nil {
 		return nil, err
 	}
 	p.ByGet = p.routes("writes-by-get", plan.ByGet(!p.Module))
@@ -280,9 +304,14 @@ func isGRPC(c *config.Config) bool {
 
 // render executes one template of parts/.
 func render(name string, p *page) (string, error) {
-	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain})
+	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain, "ms": milliseconds, "gateway": gatewayEndpoint, "port": portOf})
 	t = t.Funcs(template.FuncMap{"part": func(indent int, name string, p *page) (string, error) {
 		text, err := render(name, p)
+		return indented(strings.TrimRight(text, "\n"), indent), err
+	}})
+	t = t.Funcs(template.FuncMap{"body": func(indent int, name string, p *page) (string, error) {
+		text, err := render(name, p)
+		text = strings.ReplaceAll(strings.TrimPrefix(text, "- "), "\n  ", "\n")
 		return indented(strings.TrimRight(text, "\n"), indent), err
 	}})
 	if _, err := t.ParseFS(parts, "parts/*.tmpl"); err != nil {

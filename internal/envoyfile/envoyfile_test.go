@@ -1,11 +1,15 @@
 package envoyfile_test
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/attach"
@@ -184,4 +188,48 @@ func fileOf(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestProxies prints the configurations of other proxies.
+func TestProxies(t *testing.T) {
+	t.Parallel()
+	text := rules + lookup + settles +
+		"  - {name: pay, match: {methods: [GET], path: \"/pay/{id}\"}, id: {path: id}, settle: {lock: l}}\n" +
+		"  - {name: front, match: {methods: [GET], path: /index.php, query: {route: pay/cod.confirm}}, id: {query: id}, settle: {lock: l}}\n"
+	for target, want := range map[string][]string{
+		envoyfile.Nginx:        {"#   settle (POST /orders/{id}/settle)\n", "map $arg_route $orders", "~^(?i)/+(pay[^/]*/+[^/]+).*$"},
+		envoyfile.Caddy:        {"#   settle (POST", "forward_auth 127.0.0.1:9193", "reverse_proxy 127.0.0.1:10000"},
+		envoyfile.Traefik:      {"#   settle (POST", "address: http://127.0.0.1:9193/check/forward-auth", "QueryRegexp(`route`"},
+		envoyfile.APISIX:       {"#   settle (POST", "allow_degradation: true", `"arg_route", "~~"`},
+		envoyfile.EnvoyGateway: {"encode_raw_headers of ext_authz", "messageTimeout: 3s", "ip: { address: 127.0.0.1, port: 9192 }"},
+		envoyfile.Istio:        {"namespace: istio-system", "name: ordergate-proc", "message_timeout: 3s"},
+		envoyfile.Higress:      {"namespace: higress-system"},
+	} {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			out, err := printed(t, text, func(o *envoyfile.Options) { o.Target, o.Behind = target, "127.0.0.1:10000" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range want {
+				if !strings.Contains(out, w) {
+					t.Errorf("it has no %q:\n%s", w, out)
+				}
+			}
+			if target == envoyfile.Nginx || target == envoyfile.Caddy {
+				return
+			}
+			for d := yaml.NewDecoder(strings.NewReader(out)); ; {
+				var one map[string]any
+				if err := d.Decode(&one); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if _, err := printed(t, "listen: {http: \"unix:/run/http.sock\"}\n"+text, func(o *envoyfile.Options) { o.Target, o.Behind = envoyfile.Caddy, "127.0.0.1:10000" }); err == nil || !strings.Contains(err.Error(), "listen.http is a socket") {
+		t.Error(err)
+	}
 }

@@ -46,6 +46,12 @@ func envoyCommand(env *environment) *cobra.Command {
 			if check != "" {
 				return checkEnvoy(cmd.Context(), env, check, plan, backendTime)
 			}
+			if o.Listen == "" {
+				o.Listen = "127.0.0.1:10000"
+				if o.Target == envoyfile.Nginx || o.Target == envoyfile.Caddy {
+					o.Listen = "127.0.0.1:8000"
+				}
+			}
 			o.File = env.file
 			o.Command = "ordergate envoy --config " + env.file + " --for " + o.Target
 			err = envoyfile.Write(env.stdout, plan, o)
@@ -60,7 +66,8 @@ func envoyCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&o.Backend, "backend", "127.0.0.1:8080", "host:port of the order service")
 	cmd.Flags().IntVar(&o.Connections, "connections", 32, "how many requests the order service works on at once: its workers")
 	cmd.Flags().DurationVar(&backendTime, "backend-time", 0, "how long the order service takes for a write at most (default 25s, or less if a lock is held for less)")
-	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:10000", "host:port for clients")
+	cmd.Flags().StringVar(&o.Behind, "behind", "127.0.0.1:10000", "host:port of the Envoy to which nginx, Caddy, Traefik and APISIX send what they cannot serve")
+	cmd.Flags().StringVar(&o.Listen, "listen", "", "host:port for clients (default 127.0.0.1:10000, or 127.0.0.1:8000 for nginx and Caddy)")
 	cmd.Flags().StringVar(&o.Admin, "admin", "127.0.0.1:9901", "host:port of Envoy's admin address")
 	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "1.37 for that version; newer ones need no flag")
 	cmd.Flags().StringVar(&check, "check", "", "the configuration to compare: a file, - for standard input, or an admin address")

@@ -15,8 +15,10 @@ import (
 func TestEnvoyExamples(t *testing.T) {
 	t.Chdir(filepath.Join("..", "..", "..", "examples", "envoy"))
 	for file, args := range map[string][]string{
-		"envoy.yaml":        nil,
-		"envoy-module.yaml": {"--for", "module"},
+		"envoy.yaml":              nil,
+		"envoy-module.yaml":       {"--for", "module"},
+		"../nginx/nginx.conf":     {"--for", "nginx"},
+		"../traefik/dynamic.yaml": {"--for", "traefik"},
 	} {
 		want, err := os.ReadFile(file)
 		if err != nil {

@@ -1,0 +1,95 @@
+package envoyfile
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+// isHTTP reports whether the target asks over HTTP, for lookups only.
+func (p *page) isHTTP() bool {
+	return slices.Contains([]string{Nginx, Caddy, Traefik, APISIX}, p.Target)
+}
+
+func (p *page) addHTTP(c *config.Config) (err error) {
+	if p.HTTP, err = reach(cmp.Or(c.Listen.HTTP, "127.0.0.1:9193")); err != nil {
+		return unfit("listen.http: %v", err)
+	}
+	if strings.HasPrefix(p.HTTP, "unix:") && p.Target != Nginx {
+		return unfit("listen.http is a socket: --for %s needs host:port", p.Target)
+	}
+	if _, err := split(p.Behind); err != nil {
+		return unfit("--behind: %v", err)
+	}
+	return nil
+}
+
+// Elsewhere returns the rules that need ext_proc, which the target lacks.
+func (p *page) Elsewhere() (rules []string) {
+	for _, n := range p.Needs {
+		if n.Proc {
+			rules = append(rules, n.String())
+		}
+	}
+	return rules
+}
+
+// Title is the name of the target.
+func (p *page) Title() string {
+	return map[string]string{Caddy: "Caddy", APISIX: "APISIX", Istio: "Istio", Higress: "Higress"}[p.Target]
+}
+
+// Namespace is that of the gateway's Pods.
+func (p *page) Namespace() string {
+	if p.Target == Higress {
+		return "higress-system"
+	}
+	return "istio-system"
+}
+
+// Map returns the variable of nginx that the i-th map of reads sets: the last one is $orders.
+func (p *page) Map(i int) string {
+	if i == len(p.ByGet)-1 {
+		return "$orders"
+	}
+	return fmt.Sprintf("$by_get_%d", i+1)
+}
+
+// Before returns the variable that the map before the i-th one sets.
+func (p *page) Before(i int) string {
+	if i == 0 {
+		return "$by_method"
+	}
+	return p.Map(i - 1)
+}
+
+// TraefikRule matches the route's requests in Traefik.
+func (r route) TraefikRule() string {
+	if r.Parameter != "" {
+		return "QueryRegexp(`" + r.Parameter + "`, `^" + r.Value + "$`)"
+	}
+	return "PathRegexp(`^" + r.Path + "$`)"
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
+// gatewayEndpoint writes an endpoint of Envoy Gateway's Backend.
+func gatewayEndpoint(a string) string {
+	if path, ok := strings.CutPrefix(a, "unix:"); ok {
+		return "{ unix: { path: " + plain(path) + " } }"
+	}
+	host, port, _ := net.SplitHostPort(a) // reach has split it
+	kind := "fqdn: { hostname"
+	if net.ParseIP(host) != nil {
+		kind = "ip: { address"
+	}
+	return "{ " + kind + ": " + plain(host) + ", port: " + port + " } }"
+}
+
+func portOf(a string) string { return a[strings.LastIndexByte(a, ':')+1:] }
