@@ -35,8 +35,8 @@ func (b *Bed) EnvoyAsShipped(authz, proc, backend string) (string, error) {
 	return b.example("envoy.yaml", replace)
 }
 
-// Envoy 1.37 does not know the input localReplies of the filter ordergate.answers; docs/compatibility.md
-// has ownReplies in its place.
+// Envoy 1.37 does not know the input localReplies of the filter ordergate.answers; for it,
+// ordergate envoy --envoy-version 1.37 prints ownReplies in its place.
 const (
 	localReplies = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseLocalReplyMatchInput }\n                            value_match: { exact: \"true\" }"
 	ownReplies   = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseHeaderMatchInput, header_name: x-ordergate-verdict }\n                            value_match: { safe_regex: { google_re2: {}, regex: .+ } }"
