@@ -78,7 +78,9 @@ func TestDoctorNames(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "it is about the two filters")
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortWaits(t)})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
+		return shortWaits(t)(yaml) + "  - name: pay-link\n    match: {methods: [GET], path: \"/pay/{id}\"}\n    id: {path: id}\n    settle: {lock: settlement}\n"
+	}})
 	example := check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), b.addr()))
 	authz, proc := chainFilter(t, example, authzFilter), chainFilter(t, example, procFilter)
 	mustCut := func(old, to string) func(string) string { return edit(t, old, to) }
@@ -110,8 +112,10 @@ func TestDoctorNames(t *testing.T) {
 		"merge_slashes":         {mustCut("merge_slashes: true", "merge_slashes: false"), nil, []string{"FAIL  listener: the path /doctor//"}},
 		"normalize_path":        {mustCut("normalize_path: true", "normalize_path: false"), nil, []string{"FAIL  listener: the path /doctor/../"}},
 		"escaped slashes":       {mustCut("path_with_escaped_slashes_action: REJECT_REQUEST", "path_with_escaped_slashes_action: KEEP_UNCHANGED"), nil, []string{"FAIL  listener: the path /doctor%2f"}},
-		"nothing, to the backend": {func(yaml string) string { return yaml }, []string{"--to-backend"},
-			[]string{"ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
+		"a route for writes by GET": {func(yaml string) string { return yaml }, nil,
+			[]string{"FAIL  rule pay-link, GET ext_proc: it is not reached, so nothing is locked, and the backend gets the path /.ordergate/not-bracketed", "FAIL  redis: it does not write to disk as it goes"}},
+		"nothing, to the backend": {mustCut("              - name: reads\n", "              - name: writes-by-get\n                match: { safe_regex: { regex: \"(?i)/+pay.*\" } }\n                route: { cluster: backend-writes, timeout: 30s }\n              - name: reads\n"), []string{"--to-backend"},
+			[]string{"ok    rule pay-link, GET ext_proc: reached behind ext_authz", "ok    rule pay-link, GET answers: seen to the end", "ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
 	} {
 		changed := tt.envoy(example)
 		other := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}

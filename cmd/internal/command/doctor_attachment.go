@@ -51,6 +51,7 @@ func (d *doctor) examineAttachment(ctx context.Context) {
 		return
 	}
 	d.examineListener(ctx)
+	d.examineClocks(ctx)
 	var wg sync.WaitGroup
 	parts := make([]doctor, len(d.policies)) // of what was found
 	for i := range d.policies {
@@ -64,6 +65,20 @@ func (d *doctor) examineAttachment(ctx context.Context) {
 	wg.Wait()
 	for i := range parts {
 		d.found = append(d.found, parts[i].found...)
+	}
+}
+
+// examineClocks compares those of ordergate and Envoy, which shows whole seconds.
+func (d *doctor) examineClocks(ctx context.Context) {
+	before := time.Now()
+	p := d.send(ctx, probe{stage: gate.StageAuthz, req: d.read.req})
+	after := time.Now()
+	if p.report == nil {
+		return
+	}
+	d.compareClock("ordergate", p.report.Time, before, after)
+	if date, err := http.ParseTime(p.header.Get("Date")); err == nil {
+		d.compareClock("Envoy", date, before.Add(-time.Second), after)
 	}
 }
 
