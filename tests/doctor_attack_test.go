@@ -107,12 +107,17 @@ func TestMarksOfTwoInstances(t *testing.T) {
 	mixed := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}
 	mixed.envoy = s.Envoy(check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr())))
 	mixed.url = "http://" + s.ListenerAddr(mixed.envoy, "orders")
-	for name, from := range map[string]*stack{"ext_authz": s, "ext_proc": other} {
-		bedtest.Eventually(t, "a mark of that at "+name+" is taken", func() bool {
+	taken := func(from *stack) func() bool {
+		return func() bool {
 			a := mixed.must("POST", "/orders/5/settle", "", "x-ordergate-doctor", from.mark("proc", "commission-settle"))
 			return a.report() != nil && a.report().Sealed && a.report().Adapter == gate.AdapterProc
-		})
+		}
 	}
+	for name, from := range map[string]*stack{"ext_authz": s, "ext_proc": other} {
+		bedtest.Eventually(t, "a mark of that at "+name+" is taken", taken(from))
+	}
+	must(t, s.redis.Set(t.Context(), "ordergate:seal", strings.Repeat("0123456789abcdef", 2), 0).Err())
+	bedtest.Eventually(t, "a mark with another key is taken", taken(s))
 }
 
 // TestSealedMark uses the path that ext_authz has made of a marked request, as an access log shows it

@@ -112,6 +112,8 @@ func TestDoctorNames(t *testing.T) {
 		"merge_slashes":         {mustCut("merge_slashes: true", "merge_slashes: false"), nil, []string{"FAIL  listener: the path /doctor//"}},
 		"normalize_path":        {mustCut("normalize_path: true", "normalize_path: false"), nil, []string{"FAIL  listener: the path /doctor/../"}},
 		"escaped slashes":       {mustCut("path_with_escaped_slashes_action: REJECT_REQUEST", "path_with_escaped_slashes_action: KEEP_UNCHANGED"), nil, []string{"FAIL  listener: the path /doctor%2f"}},
+		"a proxy that removes the header": {mustCut("regex: \"x[^-]ordergate", "regex: \"x-ordergate-doctor|x[^-]ordergate"), nil,
+			[]string{"FAIL  attachment: an ordergate has answered 404 with the verdict absent, and did not accept the mark: the header x-ordergate-doctor is removed on the way"}},
 		"a route for writes by GET": {func(yaml string) string { return yaml }, nil,
 			[]string{"FAIL  rule pay-link, GET ext_proc: it is not reached, so nothing is locked, and the backend gets the path /.ordergate/not-bracketed", "FAIL  redis: it does not write to disk as it goes"}},
 		"nothing, to the backend": {mustCut("              - name: reads\n", "              - name: writes-by-get\n                match: { safe_regex: { regex: \"(?i)/+pay.*\" } }\n                route: { cluster: backend-writes, timeout: 30s }\n              - name: reads\n"), []string{"--to-backend"},
