@@ -274,9 +274,9 @@ func readStored(stored string) (text string, number int64) {
 // and those with lower numbers than upto may be.
 func readMark(value any) (below, upto int64) {
 	text, _ := value.(string)
-	if parts := strings.Fields(text); len(parts) == 3 {
+	if parts := strings.Fields(text); len(parts) > 1 {
 		upto, _ = strconv.ParseInt(parts[0], 10, 64)
-		text = parts[2]
+		text = parts[len(parts)-1]
 	}
 	below, _ = strconv.ParseInt(text, 10, 64)
 	return below, upto

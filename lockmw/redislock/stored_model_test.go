@@ -51,8 +51,33 @@ type modelAnswer struct {
 
 // modelMark is what calls that undo have left beside a lock.
 type modelMark struct {
-	below, upto int64
-	by          *modelLease // the only call that has suspended; nil: several have
+	below int64
+	may   []modelMay // the greatest first
+}
+
+// modelMay is what may be undone.
+type modelMay struct {
+	below int64
+	by    *modelLease // nil: several calls
+}
+
+// upto returns below which number answers may be undone.
+func (m *modelMark) upto() int64 {
+	if len(m.may) == 0 {
+		return 0
+	}
+	return m.may[0].below
+}
+
+// drop removes what a call may undo, and returns its number; 0: there was none.
+func (m *modelMark) drop(l *modelLease) (number int64) {
+	m.may = slices.DeleteFunc(m.may, func(may modelMay) bool {
+		if may.by == l {
+			number = may.below
+		}
+		return may.by == l
+	})
+	return number
 }
 
 // modelLease is a lease, and what its release does.
@@ -136,7 +161,7 @@ func (m *storedModel) view(key, name string) (a modelAnswer, suspended bool) {
 func (m *storedModel) undone(key, name string, number int64) (undone, maybe bool) {
 	for _, field := range []string{AllAnswers, name} {
 		if mark := m.marks[key][field]; mark != nil {
-			undone, maybe = undone || number < mark.below, maybe || number < mark.upto
+			undone, maybe = undone || number < mark.below, maybe || number < mark.upto()
 		}
 	}
 	return undone, maybe
@@ -201,12 +226,10 @@ func (m *storedModel) suspend(l *modelLease) string {
 		number := m.nextMark(p)
 		for _, name := range l.suspends {
 			mark := m.mark(p.key, name)
-			if mark.upto == 0 {
-				mark.by = l
-			} else if mark.by != l {
-				mark.by = nil
+			if mark.drop(l); len(mark.may) > 1 {
+				mark.may = []modelMay{{mark.upto(), nil}}
 			}
-			mark.upto = number
+			mark.may = slices.Insert(mark.may, 0, modelMay{number, l})
 		}
 	}
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
@@ -284,7 +307,7 @@ func (m *storedModel) enter(outer *modelLease) string {
 	a, suspended := m.view(key, name)
 	found, isFound := errors.AsType[*StoredAnswer](err)
 	others := slices.ContainsFunc(m.parts[key], func(p *modelLease) bool { return p != outer && p.name == name })
-	mine := m.fence(outer, key) < max(m.mark(key, AllAnswers).upto, m.mark(key, name).upto) // a call of the lease has suspended it
+	mine := m.fence(outer, key) < max(m.mark(key, AllAnswers).upto(), m.mark(key, name).upto()) // a call of the lease has suspended it
 	switch {
 	case name != "" && a.text != "" && (!suspended || !mine):
 		if !isFound || found.Withheld != suspended || !suspended && found.Text != a.text {
@@ -387,15 +410,20 @@ func (m *storedModel) released(l *modelLease) {
 		p := &l.parts[i]
 		holds := m.holds(l, p.key)
 		for _, name := range l.suspends {
-			switch mark := m.mark(p.key, name); {
-			case !l.forgets && mark.by == l:
-				mark.upto, mark.by = 0, nil
+			mark := m.mark(p.key, name)
+			upto := mark.upto()
+			mine := mark.drop(l)
+			switch {
 			case !l.forgets:
-			case mark.upto > 0 && (holds || mark.by == l):
-				*mark = modelMark{below: mark.upto}
+				continue
+			case holds && upto > 0:
+				mark.below = upto
+			case mine > 0:
+				mark.below = max(mark.below, mine)
 			default:
 				mark.below = max(mark.below, p.fence+1)
 			}
+			mark.may = slices.DeleteFunc(mark.may, func(may modelMay) bool { return may.below <= mark.below })
 		}
 		if l.text != "" {
 			m.stored(l, p, first)

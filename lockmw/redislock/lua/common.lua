@@ -112,8 +112,8 @@ end
 --
 --   "NUMBER"              every answer with a lower number is undone
 --   "NUMBER PART BEFORE"  it may be, as a part of a lease is about to, or the outcome of that is
---                         unknown. BEFORE is the field without this, "0" for none; PART is "*"
---                         where several have written so
+--                         unknown. BEFORE is the field without this, "0" for none. Of a third part
+--                         and more, those before are one, "*", which none gives back
 --
 -- and the field '' the greatest number so far. The number of an answer is the fence of its lease or,
 -- if the lease is held while it is stored, no less than the greatest of a mark: what marked has ended
@@ -122,14 +122,48 @@ local function marks_of(lock)
   return beside(lock, 'ordergate_undone')
 end
 
--- read_mark returns below which number answers are undone, below which they may be, and by which part.
+-- read_mark returns below which number answers are undone, and a list of {number, part}, the greatest
+-- first: below which numbers they may be, and by which parts.
 local function read_mark(value)
-  value = value or '0'
-  local number, part, before = string.match(value, '^(%d+) (%S+) (%d+)$')
-  if number then
-    return tonumber(before), tonumber(number), part
+  local may = {}
+  for number, part in string.gmatch(value or '', '(%d+) (%S+) ') do
+    may[#may + 1] = {tonumber(number), part}
   end
-  return tonumber(string.match(value, '^%d+$') or 0)
+  return tonumber(string.match(value or '', '(%d+)$') or 0), may
+end
+
+-- write_mark is the reverse.
+local function write_mark(below, may)
+  local text = ''
+  for _, m in ipairs(may) do
+    if m[1] > below then
+      text = text .. string.format('%.0f %s ', m[1], m[2])
+    end
+  end
+  return text .. string.format('%.0f', below)
+end
+
+-- without returns a list of {number, part} without a part, and the number of that, if it was there.
+local function without(may, part)
+  local others, number = {}, nil
+  for _, m in ipairs(may) do
+    if m[2] == part then
+      number = m[1]
+    else
+      others[#others + 1] = m
+    end
+  end
+  return others, number
+end
+
+-- may_too adds a part to a list of {number, part}.
+local function may_too(may, number, part)
+  local others = without(may, part)
+  if #others > 1 then
+    others = {{others[1][1], '*'}}
+  end
+  table.insert(others, 1, {number, part})
+  return others
 end
 
 -- number_of returns the number of a stored answer. One that was stored by hand has 0.
@@ -143,11 +177,12 @@ local function undone(lock, key, number)
   local marked = redis.call('hmget', marks_of(lock), '*', string.match(key, '^.*:ordergate_once:(.*)$'))
   local maybe
   for _, value in ipairs(marked) do
-    local below, upto = read_mark(value)
+    local below, may = read_mark(value)
     if number < below then
       return true
     end
-    if upto and number < upto then
+    local upto = may[1] and may[1][1] or 0
+    if number < upto then
       maybe = math.max(maybe or 0, upto)
     end
   end

@@ -10,16 +10,15 @@
 redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
 local marks, holds = KEYS[#KEYS], within(KEYS[1], ARGV[1], ARGV[4])
 for i = 7, #ARGV do
-  local below, upto, part = read_mark(redis.call('hget', marks, ARGV[i]))
-  local value
-  if upto and (holds or part == ARGV[4]) then
-    value = string.format('%.0f', upto)
+  local below, may = read_mark(redis.call('hget', marks, ARGV[i]))
+  local others, mine = without(may, ARGV[4])
+  if holds and may[1] then
+    below = may[1][1]
+  elseif mine then
+    below = math.max(below, mine)
   else -- it is late, or what it has suspended was forgotten by hand: it may have settled anew
-    value = string.format('%.0f', math.max(below, ARGV[5] + 1))
-    if upto then
-      value = string.format('%.0f %s %s', upto, part, value)
-    end
+    below = math.max(below, ARGV[5] + 1)
   end
-  redis.call('hset', marks, ARGV[i], value)
+  redis.call('hset', marks, ARGV[i], write_mark(below, others))
   lengthen(marks, ARGV[6])
 end

@@ -1,5 +1,5 @@
--- Before a release: gives back the stored answers that this call alone has suspended, since it has
--- undone nothing.
+-- Before a release: gives back the stored answers that this call has suspended, since it has undone nothing.
+-- Those that another one has suspended stay so.
 --
 -- KEYS[2]  the record of the holders
 -- KEYS[#KEYS]  the marks; the rest as in release.lua
@@ -7,8 +7,9 @@
 -- ARGV[7].. the names of the answers, or '*'
 redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
 for i = 7, #ARGV do
-  local below, _, part = read_mark(redis.call('hget', KEYS[#KEYS], ARGV[i]))
-  if part == ARGV[4] then
-    redis.call('hset', KEYS[#KEYS], ARGV[i], string.format('%.0f', below))
+  local below, may = read_mark(redis.call('hget', KEYS[#KEYS], ARGV[i]))
+  local others, mine = without(may, ARGV[4])
+  if mine then
+    redis.call('hset', KEYS[#KEYS], ARGV[i], write_mark(below, others))
   end
 end

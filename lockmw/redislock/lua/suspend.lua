@@ -1,8 +1,8 @@
 -- Suspends stored answers, for a call that has the lock and is about to undo what they report, whether
 -- there are any or not: one may arrive late. They are given to no call from now on. The release of the
 -- call forgets them, or gives them back. If its outcome is unknown, or it dies, they stay suspended
--- when the lock is free, and no call acts a second time. No release gives back an answer that several
--- calls have suspended: the outcome of one may be unknown. A script that arrives after the release
+-- when the lock is free, and no call acts a second time. Of an answer that several calls have suspended,
+-- each one gives back its part: the outcome of another may be unknown. A script that arrives after the release
 -- does nothing.
 --
 -- KEYS[1]   the lock
@@ -18,8 +18,7 @@ if not within(KEYS[1], ARGV[1], ARGV[2]) then
 end
 local number = next_mark(KEYS[1], ARGV[3], ARGV[4])
 for i = 5, #ARGV do
-  local below, _, part = read_mark(redis.call('hget', KEYS[2], ARGV[i]))
-  local by = part and part ~= ARGV[2] and '*' or ARGV[2]
-  redis.call('hset', KEYS[2], ARGV[i], string.format('%.0f %s %.0f', number, by, below))
+  local below, may = read_mark(redis.call('hget', KEYS[2], ARGV[i]))
+  redis.call('hset', KEYS[2], ARGV[i], write_mark(below, may_too(may, number, ARGV[2])))
 end
 return 1

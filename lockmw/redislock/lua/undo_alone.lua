@@ -24,22 +24,16 @@ if number == 0 then
   number = next_mark(KEYS[1], last, ARGV[4])
 end
 for i = 5, #ARGV do
-  local below, upto, part = read_mark(redis.call('hget', KEYS[3], ARGV[i]))
+  local below, may = read_mark(redis.call('hget', KEYS[3], ARGV[i]))
   if ARGV[1] == 'suspend' then
-    upto, part = number, part and part ~= ARGV[2] and '*' or ARGV[2]
+    may = may_too(may, number, ARGV[2])
   else
-    if part == ARGV[2] then
-      upto = nil
-    end
-    if ARGV[1] == 'forget' then
-      below = math.max(below, number)
-    end
+    may = without(may, ARGV[2])
   end
-  local value = string.format('%.0f', below)
-  if upto then
-    value = string.format('%.0f %s %s', upto, part, value)
+  if ARGV[1] == 'forget' then
+    below = math.max(below, number)
   end
-  redis.call('hset', KEYS[3], ARGV[i], value)
+  redis.call('hset', KEYS[3], ARGV[i], write_mark(below, may))
 end
 lengthen(KEYS[3], ARGV[4])
 return number
