@@ -152,6 +152,9 @@ func TestUndoRuns(t *testing.T) {
 		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 409, "busy") // delivered twice
 		(<-done).want(t, 200, "")
 		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 200, "replayed")
+		for _, verdict := range []string{"", "replayed"} {
+			s.must("POST", "/orders/4/both", "", leaseHeader, held, "Idempotency-Key", "k").want(t, 200, verdict)
+		}
 	})
 	leave()
 	t.Run("unknown outcome", func(t *testing.T) {
@@ -180,7 +183,10 @@ func TestUndoRuns(t *testing.T) {
 	bedtest.Eventually(t, "the answer is given back", func() bool { return s.must("POST", "/orders/3/settle", "").verdict == "replayed" })
 	p.wantPaid(t, "/orders/3/settle", 1)
 	s.must("POST", "/orders/4/settle", "").want(t, 200, "replayed")
+	s.must("POST", "/orders/4/both", "", "Idempotency-Key", "k").want(t, 200, "replayed")
 	p.wantPaid(t, "/orders/4/settle", 2)
+	s.must("POST", "/orders/4/undo", "").want(t, 200, "")
+	s.must("POST", "/orders/4/both", "", "Idempotency-Key", "k").want(t, 409, "duplicate")
 }
 
 // TestBatchUndone undoes the settlement of one order of a batch. The batch has no answer then.

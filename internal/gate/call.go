@@ -18,6 +18,7 @@ type Call struct {
 	lease         Lease
 	orderLease    Lease       // of the orders, in lease
 	keyLease      Lease       // of the key, in lease
+	number        int64       // from which on the answer of the key counts; 0: from the order's fence
 	once          *onceCall   // nil: no answer is stored
 	lockRequest   LockRequest // for the lock
 	lockKey       string      // see Key; "": not built yet
@@ -135,6 +136,7 @@ type Grant struct {
 	Lease      Lease
 	Err        error
 	order, key Lease // what Lease consists of; nil: it has no such part
+	number     int64 // see numberWithin
 }
 
 // Acquire requests the lock. It blocks until the locker answers or ctx ends. Always pass
@@ -164,7 +166,7 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 		}
 		return c.denied(g.Err)
 	}
-	c.lease, c.orderLease, c.keyLease = g.Lease, g.order, g.key
+	c.lease, c.orderLease, c.keyLease, c.number = g.Lease, g.order, g.key, g.number
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
 		c.forwarded = true

@@ -19,6 +19,9 @@ func (c *Call) acquire(ctx context.Context) Grant {
 	if g.Err == nil {
 		g.Err = c.recheck(ctx)
 	}
+	if g.Err == nil {
+		g.number, g.Err = c.numberWithin(ctx, g)
+	}
 	if storing, ok := g.order.(StoringLease); ok && c.undoes() && (g.Err == nil || marks) {
 		g.Err = cmp.Or(g.Err, storing.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
 	}
@@ -27,6 +30,23 @@ func (c *Call) acquire(ctx context.Context) Grant {
 		return Grant{Err: g.Err}
 	}
 	return g
+}
+
+// numberWithin returns from which number on the answer of a key counts, for a call within another one,
+// which may be about to undo what was settled before; 0: from the fence of the order.
+func (c *Call) numberWithin(ctx context.Context, g Grant) (int64, error) {
+	marks, ok := c.policy.Settle.Lock.(UndoneLocker)
+	if !ok || g.key == nil || c.lockRequest.PresentedLease == "" {
+		return 0, nil
+	}
+	numbers, err := marks.Marked(ctx, c.lockRequest.IDs)
+	if err != nil {
+		return 0, err
+	}
+	for i, fence := range g.order.Fences() {
+		numbers[i] = max(numbers[i], fence)
+	}
+	return slices.Min(numbers), nil
 }
 
 // marks reports whether the call goes on without its lock, and marks what it undoes.
@@ -276,7 +296,7 @@ func (c *Call) finishOnce() Step {
 		if result != OnceForgotten {
 			r := o.brief(c.policy.Rule.Name, c.gate.now())
 			if once.Key != nil && c.orderLease != nil {
-				r.Fence = slices.Min(c.orderLease.Fences())
+				r.Fence = max(c.number, slices.Min(c.orderLease.Fences()))
 			}
 			change.brief = r.text(nil)
 			change.text = change.brief

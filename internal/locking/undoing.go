@@ -51,6 +51,15 @@ func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence
 	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, keys...)
 }
 
+// Marked implements gate.UndoneLocker.
+func (g GateLocker) Marked(ctx context.Context, ids []string) ([]int64, error) {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = g.Key(id)
+	}
+	return redislock.GreatestMarks(ctx, g.unit.set.opts.Redis, keys...)
+}
+
 // begin suspends the stored answers. The call goes on without that if Redis does not answer, and its end
 // makes up for it.
 func (u *undoing) begin(ctx context.Context, keep time.Duration, names []string) {

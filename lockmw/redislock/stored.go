@@ -348,6 +348,24 @@ func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64,
 	return false, nil
 }
 
+// GreatestMarks returns the greatest number of a mark beside each lock: an answer with this number counts.
+func GreatestMarks(ctx context.Context, client redis.UniversalClient, keys ...string) ([]int64, error) {
+	numbers, found := make([]int64, len(keys)), make([]*redis.StringCmd, len(keys))
+	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range keys {
+			found[i] = p.HGet(ctx, marksKey(key), "")
+		}
+		return nil
+	})
+	for i, key := range keys {
+		var err error
+		if numbers[i], err = found[i].Int64(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("reading the marks of %s: %w", key, err)
+		}
+	}
+	return numbers, nil
+}
+
 // ForgetStored deletes the stored answers of a lock by these names. It returns how many there
 // were.
 func ForgetStored(ctx context.Context, client redis.UniversalClient, key string, names ...string) (int, error) {
