@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
@@ -203,6 +204,31 @@ func TestOnceByToken(t *testing.T) {
 			t.Errorf("%s, %s: %s, want %s", r.header, r.cookie, c.Decision.Verdict, r.want)
 		}
 	}
+}
+
+// TestObservedUndoGoesOn has Redis not reply to an observed call that marks what it undoes: it goes on
+// before Envoy gives up.
+func TestObservedUndoGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error)}
+		g, err := gate.New([]gate.Policy{{
+			Rule: order.Rule{
+				Name: "undo", Methods: []string{"POST"}, Path: "/orders/{id}/undo", Backend: order.Tomcat,
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
+			},
+			Settle:  &gate.Settle{Lock: lock, Once: &gate.Once{Forget: []string{gate.AllAnswers}, Keep: time.Hour, Stores: func(int) bool { return true }}},
+			Observe: true,
+		}}, gatetest.Silent{}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, begun := g.Open(order.Request{Method: "POST", Target: "/orders/42/undo", BodyState: order.BodyComplete}), time.Now()
+		step := c.Granted(t.Context(), c.Acquire(t.Context()))
+		if took := time.Since(begun); !step.Forward || took > 3*time.Second {
+			t.Errorf("after %v: %+v", took, step)
+		}
+		c.Ended(t.Context())
+	})
 }
 
 // settleOnce is a gate with one rule that stores answers of 2xx.

@@ -6,12 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
+
+// markTimeout bounds how long an observed call waits for Redis to mark what it undoes. It is no longer than
+// one command, so that Envoy waits for it as for any other call.
+const markTimeout = 2 * time.Second
 
 // acquire acquires the call's locks, and then decides what another call of the order may have
 // changed until then.
 func (c *Call) acquire(ctx context.Context) Grant {
 	marks := c.marks()
+	if marks { // it goes on even so
+		short, cancel := context.WithTimeout(ctx, markTimeout)
+		defer cancel()
+		ctx = short
+	}
 	g := c.acquireLocks(ctx, marks)
 	if g.Lease == nil || !c.hasOrder() {
 		return g
