@@ -43,7 +43,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&env.file, "config", "ordergate.yaml", "the configuration file")
-	root.AddCommand(serveCommand(env), checkCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
+	root.AddCommand(serveCommand(env), checkCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }

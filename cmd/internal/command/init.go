@@ -1,0 +1,219 @@
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
+)
+
+// answers are what init asks for. Flags give them, or questions on a terminal.
+type initAnswers struct {
+	backend                 string
+	database                string // mysql or postgres
+	dsnEnv, table, column   string
+	lookup, create, settle  []string // requests, see parseSketch
+	redis, out, log, format string
+	force                   bool
+}
+
+// styles are the kinds of backends that init knows, with the configuration's words.
+var styles = map[string]string{
+	"spring": config.BackendSpring, "tomcat": config.BackendTomcat, "php-paths": config.BackendPHP, "php-front-controller": config.BackendPHP, "strict": config.BackendStrict,
+}
+
+func initCommand(env *environment) *cobra.Command {
+	var a initAnswers
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Write a first ordergate.yaml, which only observes",
+		Long: "Write a first ordergate.yaml, which only observes. On a terminal, init asks for what no flag\n" +
+			"gives. With --log it proposes the requests that it sees in an access log.\n\n" +
+			"A request is written 'METHOD PATH', with {id} where the order's ID is:\n\n" +
+			"  'GET /orders/{id}'                                    in the path\n" +
+			"  'GET /index.php?route=account/order&order_id={id}'    in a parameter, of this route\n" +
+			"  'POST /pay json:orderId'                              in a JSON body\n" +
+			"  'POST /pay form:order_id'                             in a form\n" +
+			"  'POST /confirm cookie:PHPSESSID'                      nowhere: the session has the order\n" +
+			"  'POST /orders'                                        nowhere: the order is created",
+		Example: "  ordergate init --log access.log\n" +
+			"  ordergate init --backend spring --database mysql --table shop.orders --id-column order_no --lookup 'GET /orders/{id}' --settle 'POST /orders/{id}/pay'",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.run(env, cmd.InOrStdin(), cmd.Flags().Changed)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&a.backend, "backend", "", "spring, tomcat, php-paths, php-front-controller, or strict for any other")
+	f.StringVar(&a.database, "database", "", "mysql (also MariaDB) or postgres")
+	f.StringVar(&a.dsnEnv, "dsn-env", "ORDERS_DSN", "the variable with the database's data source name")
+	f.StringVar(&a.table, "table", "", "the table with the orders")
+	f.StringVar(&a.column, "id-column", "", "its column with the ID as clients write it")
+	f.StringArrayVar(&a.lookup, "lookup", nil, "a request that looks an order up, any number of times")
+	f.StringArrayVar(&a.create, "create", nil, "a request that creates an order")
+	f.StringArrayVar(&a.settle, "settle", nil, "a request that settles an order")
+	f.StringVar(&a.format, "id-format", "", "digits or uuid; default as in the log, or digits")
+	f.StringVar(&a.redis, "redis", "127.0.0.1:6379", "Redis's address")
+	f.StringVar(&a.out, "out", ".", "the folder to write to")
+	f.StringVar(&a.log, "log", "", "an access log with the requests to propose")
+	f.BoolVar(&a.force, "force", false, "replace an ordergate.yaml that exists")
+	return cmd
+}
+
+func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag string) bool) error {
+	path := filepath.Join(a.out, "ordergate.yaml")
+	if err := a.exists(path); err != nil && (given("out") || !isTerminal(stdin)) {
+		return err
+	}
+	var seen *logSample
+	if a.log != "" {
+		var err error
+		if seen, err = sampleLog(a.log, stdin); err != nil {
+			return usageError{fmt.Errorf("init: %w", err)}
+		}
+		seen.print(env.stderr)
+	}
+	if isTerminal(stdin) {
+		if err := a.ask(bufio.NewReader(stdin), env.stderr, given, seen); err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+	}
+	if seen != nil && len(a.lookup)+len(a.create)+len(a.settle) == 0 {
+		a.lookup, a.create, a.settle = seen.texts(lookups), seen.texts(creates), seen.texts(settlements)
+	}
+	if err := a.check(); err != nil {
+		return usageError{err}
+	}
+	text, err := a.yaml(seen)
+	if err != nil {
+		return usageError{fmt.Errorf("init: %w", err)}
+	}
+	path = filepath.Join(a.out, "ordergate.yaml")
+	if err := a.write(path, text); err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(env.stdout, a.next(path))
+	return err
+}
+
+// question is one of those on a terminal.
+type question struct {
+	flag, text string
+	proposal   string
+	set        func(answer string)
+}
+
+// ask asks for what no flag gives. An empty line takes the proposal in brackets.
+func (a *initAnswers) ask(in *bufio.Reader, w io.Writer, given func(string) bool, seen *logSample) error {
+	list := func(to *[]string) func(string) {
+		return func(answer string) {
+			for text := range strings.SplitSeq(answer, ",") {
+				if text = strings.TrimSpace(text); text != "" && text != "-" {
+					*to = append(*to, text)
+				}
+			}
+		}
+	}
+	for _, q := range []question{
+		{"backend", "1. Backend: spring, tomcat, php-paths, php-front-controller or strict", seen.style(), func(s string) { a.backend = s }},
+		{"database", "2. Database of the orders: mysql or postgres", "mysql", func(s string) { a.database = s }},
+		{"dsn-env", "   The variable with its data source name", a.dsnEnv, func(s string) { a.dsnEnv = s }},
+		{"table", "3. Table with the orders", "orders", func(s string) { a.table = s }},
+		{"id-column", "   Its column with the ID as clients write it", "id", func(s string) { a.column = s }},
+		{"lookup", "4. Requests that look an order up, as GET /orders/{id}; commas between them, - for none", seen.propose(lookups), list(&a.lookup)},
+		{"create", "   Requests that create an order, as POST /orders", seen.propose(creates), list(&a.create)},
+		{"settle", "   Requests that settle an order, as POST /orders/{id}/pay", seen.propose(settlements), list(&a.settle)},
+		{"redis", "5. Redis's address", a.redis, func(s string) { a.redis = s }},
+		{"out", "6. Folder to write ordergate.yaml to", a.out, func(s string) { a.out = s }},
+	} {
+		if given(q.flag) {
+			continue
+		}
+		fmt.Fprintf(w, "%s [%s]: ", q.text, q.proposal)
+		answer, err := in.ReadString('\n')
+		if err != nil {
+			return errors.New("no answer: nothing was written")
+		}
+		if answer = strings.TrimSpace(answer); answer == "" {
+			answer = q.proposal
+		}
+		q.set(answer)
+	}
+	return nil
+}
+
+// check returns what is missing, or not one of the choices.
+func (a *initAnswers) check() error {
+	var missing []string
+	for _, f := range []struct{ flag, value string }{{"backend", a.backend}, {"database", a.database}, {"table", a.table}, {"id-column", a.column}, {"lookup, --create or --settle", strings.Join(slices.Concat(a.lookup, a.create, a.settle), "")}} {
+		if f.value == "" {
+			missing = append(missing, "--"+f.flag)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("init: give %s, or run it on a terminal, where it asks", strings.Join(missing, ", "))
+	}
+	if _, ok := styles[a.backend]; !ok {
+		return fmt.Errorf("init: --backend: %q is not one of spring, tomcat, php-paths, php-front-controller, strict", a.backend)
+	}
+	if a.database != config.SourceMySQL && a.database != config.SourcePostgres {
+		return fmt.Errorf("init: --database: %q is not mysql or postgres", a.database)
+	}
+	if a.format != "" && a.format != config.FormatDigits && a.format != config.FormatUUID {
+		return fmt.Errorf("init: --id-format: %q is not digits or uuid", a.format)
+	}
+	return nil
+}
+
+// exists returns an error if the file must not be replaced.
+func (a *initAnswers) exists(path string) error {
+	if _, err := os.Stat(path); err == nil && !a.force {
+		return usageError{fmt.Errorf("init: %s exists: --force replaces it", path)}
+	}
+	return nil
+}
+
+// write writes the file if "ordergate check" accepts it.
+func (a *initAnswers) write(path, text string) error {
+	if err := a.exists(path); err != nil {
+		return err
+	}
+	aside, err := os.CreateTemp(a.out, "ordergate-*.yaml")
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	defer func() { _ = os.Remove(aside.Name()) }()
+	_, err = aside.WriteString(text)
+	if err = errors.Join(err, aside.Chmod(0o644), aside.Close()); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	if _, _, err := engine.LoadConfigWith(aside.Name(), config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true}); err != nil {
+		return usageError{fmt.Errorf("init: these answers make no valid file, and nothing was written:\n%s", strings.ReplaceAll(err.Error(), aside.Name(), path))}
+	}
+	if err := os.Rename(aside.Name(), path); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return nil
+}
+
+// next says what to do with the file.
+func (a *initAnswers) next(path string) string {
+	log := "access.log"
+	if a.log != "" && a.log != "-" {
+		log = a.log
+	}
+	return "wrote " + path + ", which only observes. Next:\n" +
+		"  ordergate replay --config " + path + " " + log + "   what it would have done\n" +
+		"  ordergate grants --config " + path + "   the rights in the database and in Redis\n" +
+		"  export " + a.dsnEnv + "=...\n" +
+		"  ordergate check --live --config " + path + "\n"
+}

@@ -1,0 +1,259 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/accesslog"
+)
+
+// maxSampled bounds the requests that init reads of a log, and maxPages the different ones.
+const maxSampled, maxPages = 300_000, 5000
+
+// page is a kind of request: its method and its target, with {id} in place of what looks like an ID.
+type page struct {
+	text    string // "GET /orders/{id}"
+	n       int64
+	named   bool  // it has an {id}
+	missing int64 // answered 404
+}
+
+// logSample is what init has seen in a log.
+type logSample struct {
+	pages   map[string]*page
+	read    int64
+	php     int64 // requests of scripts
+	routed  int64 // requests with a parameter that chooses what runs
+	session int64 // requests with ;jsessionid=
+	digits  int64 // IDs of digits
+	uuids   int64
+	other   int64
+	longest int
+}
+
+func sampleLog(path string, stdin io.Reader) (*logSample, error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	log, err := accesslog.Open(nameOfLog(path), in, accesslog.Any)
+	if err != nil {
+		return nil, err
+	}
+	s := &logSample{pages: make(map[string]*page)}
+	for s.read < maxSampled {
+		e, err := log.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.add(e)
+	}
+	return s, nil
+}
+
+var (
+	asset     = regexp.MustCompile(`(?i)\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|eot|mp4|txt|xml|webmanifest)$`)
+	uuidLike  = regexp.MustCompile(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	codeLike  = regexp.MustCompile(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
+	orderName = regexp.MustCompile(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
+	chooses   = regexp.MustCompile(`(?i)^(?:route|action|act|do|r|c|m|a|ctl|controller|module|method|op|cmd|task|view|page|option)$`)
+	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
+	pays      = regexp.MustCompile(`(?i)pay|settle|confirm|capture|refund|cancel|success|notify|complete|approve|finish|commission|charge`)
+	makes     = regexp.MustCompile(`(?i)create|save|checkout|submit|place|new|add|order`)
+)
+
+// isID counts a text that looks like an ID, and reports whether it does.
+func (s *logSample) isID(text string) bool {
+	switch {
+	case isDigits(text):
+		s.digits++
+	case uuidLike.MatchString(text):
+		s.uuids++
+	case codeLike.MatchString(text):
+		s.other++
+	default:
+		return false
+	}
+	s.longest = max(s.longest, len(text))
+	return true
+}
+
+func isDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
+func (s *logSample) add(e *accesslog.Entry) {
+	s.read++
+	path, query, _ := strings.Cut(e.Target, "?")
+	if path, session, ok := strings.Cut(path, ";"); ok {
+		if strings.HasPrefix(strings.ToLower(session), "jsessionid=") {
+			s.session++
+		}
+		e.Target = path
+	}
+	path, _, _ = strings.Cut(path, ";")
+	if asset.MatchString(path) || len(path) > 200 || e.Method == "OPTIONS" {
+		return
+	}
+	named := false
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if i > 0 && !named && s.isID(segment) {
+			segments[i], named = "{id}", true
+		}
+	}
+	var kept []string
+	if strings.HasSuffix(path, ".php") {
+		s.php++
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch {
+		case !named && orderName.MatchString(name) && s.isID(value):
+			kept, named = append(kept, name+"={id}"), true
+		case chooses.MatchString(name) && plainText.MatchString(strings.ReplaceAll(value, "%2F", "/")):
+			kept = append(kept, name+"="+strings.ReplaceAll(value, "%2F", "/"))
+			s.routed++
+		}
+	}
+	method := e.Method
+	if method == "HEAD" {
+		method = "GET"
+	}
+	text := method + " " + strings.Join(segments, "/")
+	if len(kept) > 0 {
+		text += "?" + strings.Join(kept, "&")
+	}
+	p := s.pages[text]
+	if p == nil {
+		if len(s.pages) >= maxPages {
+			return
+		}
+		p = &page{text: text, named: named}
+		s.pages[text] = p
+	}
+	p.n++
+	if e.Status == 404 || e.Status == 410 {
+		p.missing++
+	}
+}
+
+// sorted returns the pages, the most frequent first.
+func (s *logSample) sorted() []*page {
+	var list []*page
+	for _, p := range s.pages {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b *page) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.text, b.text)) })
+	return list
+}
+
+// kindOfPage is what a page may do with an order.
+type kindOfPage int8
+
+const (
+	lookups kindOfPage = iota
+	creates
+	settlements
+)
+
+// maxProposed bounds the requests that init proposes for one rule's action.
+const maxProposed = 3
+
+// of returns the pages that may do something with an order. It is a guess, which the user corrects.
+func (s *logSample) of(kind kindOfPage) (list []*page) {
+	for _, p := range s.sorted() {
+		method, target, _ := strings.Cut(p.text, " ")
+		path, query, _ := strings.Cut(target, "?")
+		reads, verb := method == "GET", pays.MatchString(path[strings.LastIndexByte(path, '/')+1:]) || pays.MatchString(query)
+		is := false
+		switch kind {
+		case lookups:
+			is = p.named && reads && !verb && orderName.MatchString(target)
+		case creates:
+			is = !p.named && (method == "POST" || method == "PUT") && makes.MatchString(target) && orderName.MatchString(target) && !verb
+		case settlements:
+			is = p.named && verb && (!reads || !strings.HasSuffix(path, "/{id}")) || p.named && method == "POST" && orderName.MatchString(target)
+		}
+		if is && p.n*1000 >= s.read/1000 && len(list) < maxProposed {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// propose returns the requests of one kind, with commas between them.
+func (s *logSample) propose(kind kindOfPage) string {
+	if s == nil {
+		return map[kindOfPage]string{lookups: "GET /orders/{id}", creates: "POST /orders", settlements: "POST /orders/{id}/settle"}[kind]
+	}
+	return cmp.Or(strings.Join(s.texts(kind), ", "), "-")
+}
+
+// texts returns the requests of one kind.
+func (s *logSample) texts(kind kindOfPage) (list []string) {
+	for _, p := range s.of(kind) {
+		list = append(list, p.text)
+	}
+	return list
+}
+
+// style proposes the kind of the backend.
+func (s *logSample) style() string {
+	switch {
+	case s == nil:
+		return "strict"
+	case s.php > s.read/20 && s.routed > s.php/2, s.routed > s.read/4:
+		return "php-front-controller"
+	case s.php > s.read/20:
+		return "php-paths"
+	case s.session > 0:
+		return "tomcat"
+	}
+	return "strict"
+}
+
+// form returns the format of most IDs, as in a rule.
+func (s *logSample) form() string {
+	switch {
+	case s.uuids > s.digits && s.uuids > s.other:
+		return "format: uuid"
+	case s.other > s.digits:
+		return fmt.Sprintf(`format: pattern, pattern: "[A-Za-z0-9_-]+", max_length: %d`, max(s.longest, 19))
+	case s.longest > 19:
+		return fmt.Sprintf("format: digits, max_length: %d", min(s.longest, 64))
+	}
+	return "format: digits"
+}
+
+// maxShownPages bounds the pages that init prints.
+const maxShownPages = 12
+
+// print shows the most frequent pages that name an order.
+func (s *logSample) print(w io.Writer) {
+	fmt.Fprintf(w, "%s requests of the log read. Those that may name an order:\n", thousands(s.read))
+	shown := 0
+	for _, p := range s.sorted() {
+		if p.named && shown < maxShownPages {
+			shown++
+			fmt.Fprintf(w, "  %9s  %s  (404: %s)\n", thousands(p.n), visible(p.text), percent(float64(p.missing)/float64(p.n)))
+		}
+	}
+	if shown == 0 {
+		fmt.Fprintln(w, "  none: their IDs may be in bodies, which a log does not show")
+	}
+}

@@ -1,0 +1,133 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// flagsOfInit are those that every file needs.
+var flagsOfInit = []string{"init", "--backend", "spring", "--database", "mysql", "--table", "shop.orders", "--id-column", "order_no"}
+
+// TestInit has each form of a request. Every file passes check, and explain finds the request's rule.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		flags   []string
+		request string
+		header  string
+		want    string // of explain
+	}{
+		{"path", []string{"--lookup", "GET /orders/{id}", "--create", "POST /orders", "--settle", "POST /orders/{id}/pay"}, "POST /orders/42/pay", "", "lock key     order:lock:42"},
+		{"a lookup", []string{"--lookup", "GET /orders/{orderNo}"}, "HEAD /orders/42", "", "found        42 in path segment {orderNo}"},
+		{"UUIDs", []string{"--lookup", "GET /orders/{id}", "--id-format", "uuid", "--database", "postgres", "--dsn-env", "PG_DSN"}, "GET /orders/123e4567-e89b-12d3-a456-426614174000", "", "order ID     123e4567-e89b-12d3-a456-426614174000"},
+		{"a front controller", []string{"--backend", "php-front-controller", "--settle", "GET|POST /index.php?route=pay%2Fconfirm&order_id={id}"}, "POST /index.php?route=pay/confirm&order_id=42", "", "found        42 in query parameter order_id"},
+		{"a session", []string{"--backend", "php-paths", "--settle", "POST /confirm.php cookie:PHPSESSID", "--settle", "POST /pay json:order.id"}, "POST /confirm.php", "cookie: PHPSESSID=4f0c", "found        4f0c in cookie PHPSESSID"},
+		{"a create with an ID", []string{"--create", "PUT /orders/{id}"}, "PUT /orders/42", "", "rule         order-create (create, observe)"},
+		{"odd names", []string{"--lookup", "GET /42/{id}?true=on&a=1.0", "--table", "a: b", "--id-column", "#no", "--redis", "[::1]:6379"}, "GET /42/42?true=on&a=1.0", "", "order ID     42"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "ordergate.yaml")
+			args := append(append(append([]string{}, flagsOfInit...), "--out", dir), tt.flags...)
+			code, stdout, stderr := command(t.Context(), args...)
+			if code != exitDone || !strings.HasPrefix(stdout, "wrote "+file+", which only observes. Next:\n") {
+				t.Fatalf("exit code %d, %s%s", code, stdout, stderr)
+			}
+			if code, stdout, stderr := command(t.Context(), "check", "--config", file); code != exitDone || stdout+stderr != "" {
+				text, _ := os.ReadFile(file)
+				t.Errorf("exit code %d, %s%s\n%s", code, stdout, stderr, text)
+			}
+			args = []string{"explain", "--config", file, tt.request}
+			if tt.header != "" {
+				args = append(args, "-H", tt.header)
+			}
+			if _, stdout, stderr := command(t.Context(), args...); !strings.Contains(stdout, tt.want) {
+				t.Errorf("%s%s, want %s", stdout, stderr, tt.want)
+			}
+			if code, _, stderr := command(t.Context(), append(append([]string{}, flagsOfInit...), "--out", dir)...); code != exitUsage || stderr != "init: "+file+" exists: --force replaces it\n" {
+				t.Errorf("exit code %d, %s", code, stderr)
+			}
+			if code, _, stderr := command(t.Context(), append(append(append([]string{}, flagsOfInit...), "--out", dir, "--force"), tt.flags...)...); code != exitDone {
+				t.Errorf("exit code %d, %s", code, stderr)
+			}
+		})
+	}
+}
+
+func TestInitBad(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		flags []string
+		want  string
+	}{
+		{"nothing to do", nil, "init: give --lookup, --create or --settle, or run it on a terminal, where it asks"},
+		{"another backend", []string{"--backend", "rails", "--lookup", "GET /o/{id}"}, `init: --backend: "rails" is not one of spring, tomcat, php-paths, php-front-controller, strict`},
+		{"no method", []string{"--lookup", "/o/{id}"}, `init: "/o/{id}": want 'METHOD PATH'`},
+		{"no ID", []string{"--settle", "POST /pay"}, `init: "POST /pay": where is the order's ID? Write {id}, json:MEMBER`},
+		{"another place", []string{"--settle", "POST /pay xml:id"}, `init: "POST /pay xml:id": "xml:id" is not json:MEMBER`},
+		{"no path", []string{"--settle", "POST /pay/%41/{id}"}, "init: these answers make no valid file, and nothing was written:"},
+		{"no folder", []string{"--lookup", "GET /o/{id}", "--out", "/nowhere"}, "init: open /nowhere/ordergate-"},
+		{"no log", []string{"--log", "/nowhere.log"}, "init: open /nowhere.log: no such file or directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			code, stdout, stderr := command(t.Context(), append(append(append([]string{}, flagsOfInit...), "--out", dir), tt.flags...)...)
+			if left, _ := filepath.Glob(filepath.Join(dir, "*")); code == exitDone || stdout != "" || !strings.HasPrefix(stderr, tt.want) || len(left) > 0 {
+				t.Errorf("exit code %d, %s%s, %v, want %s", code, stdout, stderr, left, tt.want)
+			}
+		})
+	}
+}
+
+// shopLog is a log of a shop: its pages, how often each, and the status.
+func shopLog(pages ...string) string {
+	var b strings.Builder
+	for _, p := range pages {
+		for i := range 30 {
+			request := strings.ReplaceAll(p, "#", fmt.Sprint(1000+i))
+			fmt.Fprintf(&b, "10.0.0.1 - - [27/Nov/2026:10:00:%02d +0000] \"%s HTTP/1.1\" 200 12 \"-\" \"curl\"\n", i, request)
+		}
+	}
+	return b.String()
+}
+
+// TestInitProposes has logs of shops, and no terminal.
+func TestInitProposes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		log  string
+		want []string
+	}{
+		{"paths", shopLog("GET /orders/#", "GET /orders/#?page=2", "POST /orders", "POST /orders/#/settle", "GET /css/a.css", "GET /products/#", "GET /"), []string{
+			"id: {path: id, format: digits}\n    lookup: {filter: orders}\n", `methods: [POST], path: /orders}`, `methods: [POST], path: "/orders/{id}/settle"}`,
+		}},
+		{"front controller", shopLog("GET /index.php?route=account/order.info&order_id=#", "GET /index.php?route=common/home", "POST /index.php?route=checkout/order.save"), []string{
+			"path: /index.php, query: {route: account/order.info}}\n    id: {query: order_id, format: digits}\n    lookup", "path: /index.php, query: {route: checkout/order.save}}\n    create",
+		}},
+		{"links that pay", shopLog("GET /orders/1795716760586#;jsessionid=AB", "GET /paySuccess?orderNo=1795716760586#"), []string{
+			`path: "/orders/{id}"}`, "methods: [GET, HEAD], path: /paySuccess}\n    id: {query: orderNo, format: digits}\n    lookup: {filter: orders}\n    settle",
+		}},
+		{"UUIDs", shopLog("GET /api/orders/123e4567-e89b-12d3-a456-42661417#"), []string{`id: {path: id, format: uuid}`}},
+		{"codes", shopLog("GET /order/view/ORD-2026-#"), []string{`pattern: "[A-Za-z0-9_-]+"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			code, _, stderr := command(t.Context(), append(append([]string{}, flagsOfInit...), "--out", dir, "--log", writeFile(t, "access.log", tt.log))...)
+			text, _ := os.ReadFile(filepath.Join(dir, "ordergate.yaml"))
+			for _, want := range tt.want {
+				if code != exitDone || !strings.Contains(string(text), want) {
+					t.Errorf("exit code %d, %s%s, want %s", code, text, stderr, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package command
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+// sketch is a request of init: what a rule matches, and where its order is.
+type sketch struct {
+	methods []string
+	path    string
+	query   [][2]string // that choose what runs
+	place   string      // of the ID, as in a rule: path, query, json, form or cookie; "": nowhere
+	name    string
+}
+
+const wantSketch = "want 'METHOD PATH', such as 'GET /orders/{id}', or 'POST /pay json:orderId'"
+
+// parseSketch reads a request as the help of init describes it.
+func parseSketch(text string) (s sketch, err error) {
+	words := strings.Fields(text)
+	if len(words) < 2 || len(words) > 3 || !strings.HasPrefix(words[1], "/") {
+		return s, fmt.Errorf("%q: %s", text, wantSketch)
+	}
+	for method := range strings.SplitSeq(words[0], "|") {
+		s.methods = append(s.methods, method)
+	}
+	if slices.Equal(s.methods, []string{"GET"}) {
+		s.methods = []string{"GET", "HEAD"} // a backend that answers GET answers HEAD, too
+	}
+	if len(words) == 3 {
+		place, name, ok := strings.Cut(words[2], ":")
+		if !ok || name == "" || !slices.Contains([]string{"json", "form", "cookie", "header"}, place) {
+			return s, fmt.Errorf("%q: %q is not json:MEMBER, form:FIELD, cookie:NAME or header:NAME", text, words[2])
+		}
+		s.place, s.name = place, name
+	}
+	path, query, _ := strings.Cut(words[1], "?")
+	for segment := range strings.SplitSeq(path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok && s.place == "" {
+			s.place, s.name = "path", strings.TrimSuffix(name, "}")
+		}
+	}
+	s.path = path
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch {
+		case name == "":
+		case strings.HasPrefix(value, "{") && s.place == "":
+			s.place, s.name = "query", name
+		default:
+			if decoded, err := url.QueryUnescape(value); err == nil && !strings.ContainsAny(decoded, "&;# ") {
+				value = decoded
+			}
+			s.query = append(s.query, [2]string{name, value})
+		}
+	}
+	return s, nil
+}
+
+// scalar writes a text so that YAML reads it as text.
+func scalar(text string) string {
+	if regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*$`).MatchString(text) && !slices.Contains([]string{"true", "false", "yes", "no", "on", "off", "null", "y", "n"}, strings.ToLower(text)) {
+		return text
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+func (s *sketch) match() string {
+	text := "{methods: [" + strings.Join(s.methods, ", ") + "], path: " + scalar(s.path)
+	if len(s.query) > 0 {
+		pairs := make([]string, len(s.query))
+		for i, q := range s.query {
+			pairs[i] = scalar(q[0]) + ": " + scalar(q[1])
+		}
+		text += ", query: {" + strings.Join(pairs, ", ") + "}"
+	}
+	return text + "}"
+}
+
+// yaml returns the file.
+func (a *initAnswers) yaml(seen *logSample) (string, error) {
+	form := "format: digits"
+	switch {
+	case a.format != "":
+		form = "format: " + a.format
+	case seen != nil:
+		form = seen.form()
+	}
+	table, follow := scalar(a.table), "binlog"
+	if a.database == config.SourcePostgres {
+		follow = "logical"
+	}
+	var rules strings.Builder
+	locks := make(map[string]bool)
+	for _, group := range []struct {
+		name     string
+		requests []string
+	}{{"lookup", a.lookup}, {"create", a.create}, {"settle", a.settle}} {
+		for i, text := range group.requests {
+			s, err := parseSketch(text)
+			if err != nil {
+				return "", err
+			}
+			name := "order-" + group.name
+			if i > 0 {
+				name += fmt.Sprintf("-%d", i+1)
+			}
+			fmt.Fprintf(&rules, "\n  - name: %s\n    mode: observe\n    match: %s\n", name, s.match())
+			id := fmt.Sprintf("    id: {%s: %s, %s}\n", s.place, scalar(s.name), form)
+			byCookie := s.place == "cookie" && group.name == "settle"
+			if s.place != "" && !byCookie {
+				rules.WriteString(id)
+			}
+			switch {
+			case s.place == "" && group.name != "create":
+				return "", fmt.Errorf("%q: where is the order's ID? Write {id}, json:MEMBER, form:FIELD, or cookie:NAME of the session", text)
+			case group.name == "lookup":
+				rules.WriteString("    lookup: {filter: orders}\n")
+			case group.name == "create":
+				rules.WriteString("    create: {filter: orders, learn: table}   # the followed table has the new order; or {response_json: ...}\n")
+			case byCookie:
+				locks["session"] = true
+				fmt.Fprintf(&rules, "    settle: {lock: session, by: [{cookie: %s}]}   # nothing else names the order\n", scalar(s.name))
+			default:
+				locks["settlement"] = true
+				rules.WriteString("    lookup: {filter: orders}\n    settle: {lock: settlement}\n")
+			}
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Written by ordergate init. Every rule observes: ordergate decides and counts, and changes nothing.\n"+
+		"# With \"mode: observe\" removed, a rule enforces.\n\n"+
+		"backend: %s   # how the service reads requests\n\n"+
+		"redis:\n  addresses: [%s]   # without eviction: maxmemory-policy noeviction\n\n"+
+		"filters:\n  orders:\n    capacity: 1_000_000   # IDs\n    sources: [orders-db]\n\n"+
+		"sources:\n  # The variable %s has the data source name. The column is the ID as clients write it.\n"+
+		"  orders-db: {kind: %s, dsn_env: %s, table: %s, id_column: %s, follow: %s}\n",
+		styles[a.backend], scalar(a.redis), a.dsnEnv, a.database, a.dsnEnv, table, scalar(a.column), follow)
+	if len(locks) > 0 {
+		b.WriteString("\nlocks:\n")
+		for _, name := range sortedKeys(locks) {
+			fmt.Fprintf(&b, "  %s:\n    key: %q\n    lease: 90s\n    on_unknown_outcome: {hold: 60s}   # longer than the backend can take\n", name, map[string]string{"settlement": "order:lock:{id}", "session": "session:lock:{id}"}[name])
+		}
+	}
+	b.WriteString("\nrules:" + rules.String())
+	return b.String(), nil
+}
