@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -95,6 +97,9 @@ func Open(name string, in io.Reader, format Format) (*Reader, error) {
 		_, _ = r.in.Discard(len(begins))
 	}
 	begins, err := r.in.Peek(4 << 10)
+	if bytes.HasPrefix(begins, []byte("\xff\xfe")) || bytes.HasPrefix(begins, []byte("\xfe\xff")) {
+		return nil, fmt.Errorf("%s is in UTF-16: convert it to UTF-8", name)
+	}
 	if len(begins) == 0 && (err == nil || errors.Is(err, io.EOF)) {
 		return nil, fmt.Errorf("%s is empty", name)
 	}
@@ -146,7 +151,7 @@ func (r *Reader) decompress() error {
 	}
 	for magic, by := range compressions {
 		if strings.HasPrefix(string(begins), magic) {
-			return fmt.Errorf("%s is compressed by %s: only gzip is read; unpack it, and pass it by - ", r.name, by)
+			return fmt.Errorf("%s is compressed by %s: only gzip is read; unpack it first", r.name, by)
 		}
 	}
 	return nil
@@ -235,6 +240,7 @@ func (r *Reader) end(err error) error {
 // parse reads one line; nil: it is no request.
 func parse(line string, format Format) *Entry {
 	e := &Entry{Duration: -1}
+	line = withoutDocker(line)
 	start := strings.IndexByte(line, '{')
 	var ok bool
 	switch {
@@ -247,6 +253,24 @@ func parse(line string, format Format) *Entry {
 		return nil
 	}
 	return e
+}
+
+// withoutDocker returns the line that a line of Docker's log files has as {"log":"...\n", ...}.
+func withoutDocker(line string) string {
+	text, ok := strings.CutPrefix(line, `{"log":`)
+	if !ok {
+		return line
+	}
+	text = strings.TrimLeft(text, " ")
+	end := quoteEnd(text[min(1, len(text)):])
+	if end < 0 {
+		return line
+	}
+	inner, err := jsontext.AppendUnquote(nil, text[:end+2])
+	if err != nil {
+		return line
+	}
+	return strings.TrimRight(string(inner), "\r\n")
 }
 
 // complete reports whether the entry is a request, and gives its target the form that a gate sees.

@@ -94,6 +94,10 @@ func TestForms(t *testing.T) {
 			Entry{Format: JSON, Start: at(0, 0).Add(-500 * time.Millisecond), Duration: 500 * time.Millisecond, Method: "GET", Target: "/orders/42", Status: 200, Details: ViaUpstream, Client: "10.1.2.3 curl"},
 		},
 		{
+			"Docker's file", `{"log":"[2026-11-27T10:00:01.000Z] \"GET /orders/42 HTTP/1.1\" 200 - 0 1 5 4\n","stream":"stdout","time":"2026-11-27T10:00:02Z"}`, Any,
+			Entry{Format: Envoy, Start: at(0, 0), Duration: 5 * time.Millisecond, Method: "GET", Target: "/orders/42", Status: 200, Details: ViaUpstream},
+		},
+		{
 			"caddy", `{"level":"info","ts":1795773601.25,"request":{"remote_ip":"10.1.2.3","method":"GET","host":"shop","uri":"/orders/42","headers":{"Host":["x"]}},"duration":0.0025,"status":200}`, Any,
 			Entry{Format: JSON, Start: at(0, 250*ms), Duration: 2500 * time.Microsecond, Method: "GET", Target: "/orders/42", Host: "shop", Status: 200, Details: ViaUpstream, Client: "10.1.2.3 "},
 		},
@@ -187,6 +191,7 @@ func TestUnreadable(t *testing.T) {
 		{"another form", "time=2026 path=/x\nmore\n", `access.log has no request in its first 2 lines: want Envoy's default access log or a JSON object a line, a combined log of nginx or Apache, or a HAR file; line 1 begins with "time=2026 path=/x"`},
 		{"endless", strings.Repeat("x\n", 100_000), "in its first 1000 lines"},
 		{"one line", strings.Repeat("x", 1<<20), "access.log has no request: line 1 has more than 262144 bytes"},
+		{"UTF-16", "\xff\xfe[\x00", "access.log is in UTF-16: convert it to UTF-8"},
 		{"zstd", "\x28\xb5\x2f\xfd\x00", "access.log is compressed by zstd: only gzip is read"},
 		{"half a gzip", "\x1f\x8b\x08", "access.log: reading gzip: unexpected EOF"},
 		{"a HAR file without entries", `{"log":{"entries":[]}}`, "access.log has no request: a HAR file has log.entries"},

@@ -15,7 +15,9 @@ func looksLikeHAR(begins []byte) bool {
 	if !bytes.HasPrefix(text, []byte("{")) {
 		return false
 	}
-	return bytes.HasPrefix(bytes.TrimLeft(text[1:], " \t\r\n"), []byte(`"log"`))
+	text, ok := bytes.CutPrefix(bytes.TrimLeft(text[1:], " \t\r\n"), []byte(`"log"`))
+	text, colon := bytes.CutPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte(":"))
+	return ok && colon && !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte(`"`)) // else a line of Docker's
 }
 
 // harReader reads the entries of a HAR file, one after the other.

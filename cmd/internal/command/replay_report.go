@@ -108,8 +108,9 @@ type lookupReport struct {
 
 type peakReport struct {
 	Minute   time.Time `json:"minute"`
-	Requests float64   `json:"requests_per_second"`
-	Spared   float64   `json:"spared_per_second"`
+	Requests int64     `json:"requests"`
+	Spared   int64     `json:"spared"`
+	Rate     float64   `json:"spared_per_second"`
 }
 
 // faultKey is a reason for which requests of a rule are refused.
@@ -223,7 +224,7 @@ func (r *replayer) finish(ctx context.Context) (*replayReport, error) {
 		})
 	}
 	if minute, all, spared, ok := r.peak.most(); ok {
-		report.Peak = &peakReport{time.Unix(minute*60, 0).In(report.First.Location()), float64(all) / 60, float64(spared) / 60}
+		report.Peak = &peakReport{time.Unix(minute*60, 0).In(report.First.Location()), all, spared, float64(spared) / 60}
 	}
 	return report, nil
 }
@@ -268,7 +269,7 @@ func (r *replayReport) print(w io.Writer) error {
 		f.explained.printFault(line)
 	}
 	if p := r.Peak; p != nil {
-		line("peak", "%s: %.1f requests a second, of which %.1f would not have reached the backend", p.Minute.Format("2006-01-02 15:04 -0700"), p.Requests, p.Spared)
+		line("peak", "%s: %s of %s requests spared the backend, %.1f a second", p.Minute.Format("2006-01-02 15:04 -0700"), thousands(p.Spared), thousands(p.Requests), p.Rate)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
