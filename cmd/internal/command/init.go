@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/envoyfile"
 )
 
 // answers are what init asks for. Flags give them, or questions on a terminal.
@@ -101,8 +102,37 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 	if err := a.write(path, text); err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(env.stdout, a.next(path))
+	envoy, err := a.writeEnvoy(env, path)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(env.stdout, a.next(path, envoy))
 	return err
+}
+
+// writeEnvoy writes the part of Envoy beside the file. It returns its path, or why there is none.
+func (a *initAnswers) writeEnvoy(env *environment, file string) (string, error) {
+	path := filepath.Join(a.out, "envoy.yaml")
+	if _, err := os.Stat(path); err == nil && !a.force {
+		return "kept " + path, nil
+	}
+	of := *env
+	of.file = file
+	var text strings.Builder
+	plan, err := of.plan(0)
+	if err == nil {
+		err = envoyfile.Write(&text, plan, envoyfile.Options{
+			Target: envoyfile.Static, Backend: "127.0.0.1:8080", Connections: 32, Listen: "127.0.0.1:10000", Admin: "127.0.0.1:9901",
+			File: file, Command: "ordergate envoy --config " + file,
+		})
+	}
+	if err != nil {
+		return "no envoy.yaml: " + err.Error(), nil
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil { // Envoy has another user
+		return "", fmt.Errorf("init: %w", err)
+	}
+	return "wrote " + path + " for a service at 127.0.0.1:8080", nil
 }
 
 // question is one of those on a terminal.
@@ -206,14 +236,15 @@ func (a *initAnswers) write(path, text string) error {
 }
 
 // next says what to do with the file.
-func (a *initAnswers) next(path string) string {
+func (a *initAnswers) next(path, envoy string) string {
 	log := "access.log"
 	if a.log != "" && a.log != "-" {
 		log = a.log
 	}
-	return "wrote " + path + ", which only observes. Next:\n" +
+	return "wrote " + path + ", which only observes\n" + envoy + "\nNext:\n" +
 		"  ordergate replay --config " + path + " " + log + "   what it would have done\n" +
 		"  ordergate grants --config " + path + "   the rights in the database and in Redis\n" +
 		"  export " + a.dsnEnv + "=...\n" +
-		"  ordergate check --live --config " + path + "\n"
+		"  ordergate check --live --config " + path + "\n" +
+		"  ordergate envoy --config " + path + " --backend HOST:PORT > envoy.yaml   for your service\n"
 }

@@ -35,7 +35,7 @@ func TestInit(t *testing.T) {
 			file := filepath.Join(dir, "ordergate.yaml")
 			args := append(append(append([]string{}, flagsOfInit...), "--out", dir), tt.flags...)
 			code, stdout, stderr := command(t.Context(), args...)
-			if code != exitDone || !strings.HasPrefix(stdout, "wrote "+file+", which only observes. Next:\n") {
+			if code != exitDone || !strings.HasPrefix(stdout, "wrote "+file+", which only observes\nwrote "+filepath.Join(dir, "envoy.yaml")+" for a service") {
 				t.Fatalf("exit code %d, %s%s", code, stdout, stderr)
 			}
 			if code, stdout, stderr := command(t.Context(), "check", "--config", file); code != exitDone || stdout+stderr != "" {
