@@ -246,5 +246,6 @@ func (a *initAnswers) next(path, envoy string) string {
 		"  ordergate grants --config " + path + "   the rights in the database and in Redis\n" +
 		"  export " + a.dsnEnv + "=...\n" +
 		"  ordergate check --live --config " + path + "\n" +
-		"  ordergate envoy --config " + path + " --backend HOST:PORT > envoy.yaml   for your service\n"
+		"  ordergate envoy --config " + path + " --backend HOST:PORT > envoy.yaml   for your service\n" +
+		"  ordergate doctor --config " + path + " --through URL   once both run: what is missing\n"
 }
