@@ -18,7 +18,8 @@ import (
 )
 
 // cashier is an order service that pays what it is asked to, as often as it is asked to, and writes down
-// when. The query says how it answers: with effect it acts, and status is that of its answer.
+// when. The header x-chaos says how it answers, like a query: with effect it acts, and status is that of its
+// answer. The target is the same for each call for an order, as a key asks for.
 type cashier struct {
 	*httptest.Server
 	within func(kind, order, lease string) // has a call within a call settle
@@ -91,14 +92,19 @@ func readChaosCall(r *http.Request) (chaosCall, bool) {
 			call.orders = append(call.orders, id.String())
 		}
 	}
-	sent, _ := strconv.ParseInt(r.URL.Query().Get("sent"), 10, 64)
+	sent, _ := strconv.ParseInt(chaosOf(r).Get("sent"), 10, 64)
 	call.sent = time.Unix(0, sent)
 	return call, true
 }
 
+func chaosOf(r *http.Request) url.Values {
+	query, _ := url.ParseQuery(r.Header.Get("x-chaos"))
+	return query
+}
+
 func (c *cashier) serve(w http.ResponseWriter, r *http.Request) {
 	call, ok := readChaosCall(r)
-	query := r.URL.Query()
+	query := chaosOf(r)
 	if !ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
