@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,7 +72,7 @@ func TestSystemd(t *testing.T) {
 	needsSidecar(t, "the module is Envoy's")
 	t.Parallel()
 	admin := listener(t)
-	config := "listen: {authz: 'unix:DIR/authz.sock', admin: '" + admin.Addr().String() + "'}\nredis: {mode: embedded}\n"
+	config := "listen: {authz: 'unix:DIR/authz.sock', proc: 'unix:DIR/proc.sock', admin: '" + admin.Addr().String() + "'}\nredis: {mode: embedded}\n"
 	cmd, messages, _ := activated(t, config, 300*time.Millisecond, admin)
 	want := func(text string) {
 		t.Helper()
@@ -96,12 +97,26 @@ func TestSystemd(t *testing.T) {
 	must(t, cmd.Wait())
 }
 
+// TestSystemdFailure reports the first mistake of a file as the unit's status: the journal may lack lines
+// of a process that ended at once.
+func TestSystemdFailure(t *testing.T) {
+	needsSidecar(t, "the module is Envoy's")
+	t.Parallel()
+	cmd, messages, _ := activated(t, "listen: {authz: 'unix:DIR/authz.sock', proc: 'unix:DIR/proc.sock', admin: 'unix:DIR/admin.sock'}\nredis: {mode: embedded}\nfilters: {orders: {capacity: 10, sources: [db]}}\nsources: {db: {kind: mysql, dsn_env: NOT_SET, table: orders, id_column: id}}\n", 0)
+	if got := bedtest.Receive(t, "the mistake", messages); !regexp.MustCompile(`^STATUS=\S+:4: sources.db.dsn_env: the variable of this name is not set[^\n]*$`).MatchString(got) {
+		t.Errorf("it reports %q", got)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("it starts")
+	}
+}
+
 // TestSystemdSocketOfNoListener passes a socket that the file does not name.
 func TestSystemdSocketOfNoListener(t *testing.T) {
 	needsSidecar(t, "the module is Envoy's")
 	t.Parallel()
 	other := listener(t)
-	cmd, _, output := activated(t, "listen: {authz: 'unix:DIR/authz.sock'}\nredis: {mode: embedded}\n", 0, other)
+	cmd, _, output := activated(t, "listen: {authz: 'unix:DIR/authz.sock', proc: 'unix:DIR/proc.sock', admin: 'unix:DIR/admin.sock'}\nredis: {mode: embedded}\n", 0, other)
 	if err := cmd.Wait(); err == nil || !strings.Contains(output.String(), "systemd passed a socket at "+other.Addr().String()+", which is none of the addresses of listen") {
 		t.Errorf("it ends with %v: %s", err, output)
 	}

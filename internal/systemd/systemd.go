@@ -103,6 +103,12 @@ func Reloading() (done func()) {
 // Stopping reports that the process is about to end.
 func Stopping() { notify(daemon.SdNotifyStopping, status("stopping: running calls may finish")) }
 
+// Failed reports why the process ends: the first line of err becomes the unit's status.
+func Failed(err error) {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	notify(status(first))
+}
+
 func status(text string) string { return "STATUS=" + strings.ToValidUTF8(text, "") }
 
 // notify sends lines in one message. Without systemd it does nothing; nobody can be told of an error.

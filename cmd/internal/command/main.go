@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // as above
+
+	"github.com/ordergate/ordergate/internal/systemd"
 )
 
 // Exit codes.
@@ -50,6 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		return exitDone
 	}
 	fmt.Fprintln(stderr, err)
+	systemd.Failed(err)
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
