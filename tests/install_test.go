@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"debug/elf"
 	"os"
 	"os/exec"
@@ -79,6 +80,13 @@ func TestRelease(t *testing.T) {
 				t.Errorf("%s: it is for %v, or needs a loader", arch, f.Machine)
 			}
 			must(t, f.Close())
+			for _, file := range []string{"ordergate_1.2.3_linux_" + arch + "_libordergate.so", "ordergate_1.2.3_linux_" + arch + "/ordergate"} {
+				binary, err := os.ReadFile(filepath.Join(dist, file))
+				must(t, err)
+				if bytes.Contains(binary, []byte(clone)) {
+					t.Errorf("%s has the path of its clone", file)
+				}
+			}
 		}
 		sum, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS"))
 		must(t, err)

@@ -22,22 +22,36 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// releases makes releases for this machine.
+// made has the releases that a test has asked for, by version: they are made once.
+var made struct {
+	sync.Mutex
+	dist string
+}
+
+// releases makes releases for this machine, and returns a folder that has them by version.
 func releases(t *testing.T, bed *bedtest.Bed, versions ...string) (dist string) {
 	t.Helper()
 	if os.Getenv("SOAK") == "" {
 		t.Skip("it makes releases and starts containers: make soak runs it")
 	}
 	needsSidecar(t, "it has no Envoy")
-	dist = t.TempDir()
+	made.Lock()
+	defer made.Unlock()
+	if made.dist == "" {
+		made.dist = filepath.Join(bed.Root(), ".cache", "releases")
+		must(t, os.RemoveAll(made.dist))
+	}
 	for _, version := range versions {
-		into := filepath.Join(dist, version)
+		into := filepath.Join(made.dist, version)
+		if _, err := os.Stat(filepath.Join(into, "SHA256SUMS")); err == nil {
+			continue
+		}
 		out, err := exec.CommandContext(t.Context(), "make", "-C", bed.Root(), "release", "VERSION="+version, "DIST="+into, "ARCHES="+runtime.GOARCH).CombinedOutput()
 		if err != nil {
 			t.Fatalf("make release: %v\n%s", err, out)
 		}
 	}
-	return dist
+	return made.dist
 }
 
 // container is a running container. It shares the network of this machine: loopback.
@@ -116,6 +130,16 @@ func (c *container) eventually(what, script string) {
 	})
 }
 
+// startSystem starts an image of .cache with systemd, and with the releases in /dist.
+func startSystem(t *testing.T, bed *bedtest.Bed, image, dist string, args ...string) *container {
+	t.Helper()
+	id, err := podman(t.Context(), "import", "--quiet", filepath.Join(bed.Root(), ".cache", "images", image+".tar")).Output()
+	must(t, err)
+	c := startContainer(t, slices.Concat([]string{"--systemd=always", "--cap-add=SYS_ADMIN", "--memory=1g", "--volume", dist + ":/dist:ro"}, args, []string{strings.TrimSpace(string(id)), "/sbin/init"})...)
+	c.eventually("systemd runs", "systemctl is-system-running | grep -E 'running|degraded'")
+	return c
+}
+
 // socketStack is a stack whose ordergate runs elsewhere, with its sockets in a folder.
 func socketStack(t *testing.T, bed *bedtest.Bed, b *backend) (s *stack, sockets, config string) {
 	t.Helper()
@@ -127,7 +151,7 @@ func socketStack(t *testing.T, bed *bedtest.Bed, b *backend) (s *stack, sockets,
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	config = edit(t, "authz: 127.0.0.1:0", "authz: unix:/run/ordergate/authz.sock", "proc:  127.0.0.1:0", "proc: unix:/run/ordergate/proc.sock",
-		"admin: 127.0.0.1:0", "http: unix:/run/ordergate/http.sock\n  admin: unix:/run/ordergate/admin.sock", "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(s.GateExample(s.server.Addr(), idsMarker))
+		"admin: 127.0.0.1:0", "http: unix:/run/ordergate/http.sock\n  admin: unix:/run/ordergate/admin.sock", "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(shortLease(s.GateExample(s.server.Addr(), idsMarker)))
 	s.envoy = s.Envoy(check(t)(s.EnvoyExample("unix:"+sockets+"/authz.sock", "unix:"+sockets+"/proc.sock", b.addr())))
 	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
 	return s, sockets, config
@@ -152,10 +176,7 @@ func TestPackage(t *testing.T) {
 	dist := releases(t, bed, "0.1.0", "0.1.1")
 	b := newBackend(t)
 	s, sockets, config := socketStack(t, bed, b)
-	image, err := podman(t.Context(), "import", "--quiet", filepath.Join(bed.Root(), ".cache", "images", "debian.tar")).Output()
-	must(t, err)
-	c := startContainer(t, "--systemd=always", "--cap-add=SYS_ADMIN", "--memory=1g", "--volume", sockets+":/run/ordergate", "--volume", dist+":/dist:ro", strings.TrimSpace(string(image)), "/sbin/init")
-	c.eventually("systemd runs", "systemctl is-system-running | grep -E 'running|degraded'")
+	c := startSystem(t, bed, "debian", dist, "--volume", sockets+":/run/ordergate")
 
 	deb := func(version string) string {
 		return fmt.Sprintf("/dist/%s/ordergate_%s_linux_%s.deb", version, version, runtime.GOARCH)
@@ -249,12 +270,52 @@ func TestPackage(t *testing.T) {
 	if out, err := c.sh("systemctl restart ordergate"); err == nil {
 		t.Errorf("it starts without the variable: %s", out)
 	}
-	c.eventually("the status names the variable", "systemctl status --no-pager ordergate | grep -E 'ordergate.yaml:[0-9]+: sources.db.dsn_env: the variable of this name is not set'")
+	c.eventually("the status names the variable", "systemctl status --no-pager ordergate | grep -E 'Status: .*/ordergate.yaml:[0-9]+: sources.db.dsn_env: the variable of this name is not set'")
+	c.must("dpkg --install " + deb("0.1.0") + " && ordergate version | grep 0.1.0") // it does not start, and is installed
 	write(config)
 	c.must("systemctl restart ordergate")
 
-	c.must("dpkg --remove ordergate && ! pgrep -x ordergate && ls /var/lib/private/ordergate/orders.snapshot /etc/ordergate/ordergate.yaml")
-	c.must("dpkg --purge ordergate && ! ls -d /var/lib/private/ordergate* /etc/ordergate 2>/dev/null")
+	c.must("systemctl enable ordergate@shop && dpkg --remove ordergate && ! pgrep -x ordergate && ls /var/lib/private/ordergate/orders.snapshot /etc/ordergate/ordergate.yaml")
+	if left := c.must("find /etc/systemd/system -name '*ordergate*.s*' -type l"); left != "" {
+		t.Errorf("after the removal, systemd has %s", left)
+	}
+	c.must("dpkg --install " + deb("0.1.1"))
+	ready("installed again")
+	c.must("mkdir /var/lib/ordergate-other && dpkg --purge ordergate && ! ls -d /var/lib/private/ordergate* /var/lib/ordergate /var/lib/ordergate-shop /etc/ordergate 2>/dev/null && rmdir /var/lib/ordergate-other")
+}
+
+// TestRPM installs, upgrades, downgrades and removes the rpm, on a Debian that has rpm.
+func TestRPM(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	dist := releases(t, bed, "0.1.0", "0.1.1")
+	c := startSystem(t, bed, "rpm", dist)
+	rpm := func(version string) string {
+		return fmt.Sprintf("/dist/%s/ordergate_%s_linux_%s.rpm", version, version, runtime.GOARCH)
+	}
+	active := func(version string) {
+		t.Helper()
+		c.must("systemctl is-active ordergate.service ordergate.socket && systemctl is-enabled ordergate && ordergate health --config /etc/ordergate/ordergate.yaml && ordergate version | grep " + version)
+	}
+	c.must("rpm --nodeps --install " + rpm("0.1.0") + " && rpm --verify ordergate")
+	active("0.1.0")
+	if got := c.must("stat --format '%a %U:%G %n' /etc/ordergate/ordergate.env /usr/bin/ordergate /run/ordergate/proc.sock"); got != "600 root:root /etc/ordergate/ordergate.env\n755 root:root /usr/bin/ordergate\n660 root:ordergate-clients /run/ordergate/proc.sock\n" {
+		t.Errorf("it installs %s", got)
+	}
+	c.must("echo '# mine' >> /etc/ordergate/ordergate.yaml")
+	before := c.must("systemctl show --value --property=MainPID ordergate")
+	for _, version := range []string{"0.1.1", "0.1.0"} {
+		c.must("rpm --nodeps --upgrade --oldpackage " + rpm(version) + " && grep '# mine' /etc/ordergate/ordergate.yaml")
+		active(version)
+	}
+	if after := c.must("systemctl show --value --property=MainPID ordergate"); after == before {
+		t.Error("an upgrade does not restart it")
+	}
+	c.must("sed 's|/run/ordergate/|/run/ordergate-shop/|' /etc/ordergate/ordergate.yaml > /etc/ordergate/shop.yaml && systemctl enable --now ordergate@shop")
+	c.must("rpm --erase ordergate && ! pgrep -x ordergate && ! ls /usr/bin/ordergate && grep '# mine' /etc/ordergate/ordergate.yaml.rpmsave && ls -d /var/lib/private/ordergate")
+	if left := c.must("find /etc/systemd /usr -name '*ordergate*' && find /run/ordergate*/ -type s"); left != "" {
+		t.Errorf("it leaves %s", left)
+	}
 }
 
 // TestImage runs the image with a file system that it cannot write to, without capabilities and with
