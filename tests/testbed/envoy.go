@@ -180,13 +180,19 @@ func (e *Envoy) live(ctx context.Context, adminFile string) error {
 func (b *Bed) envoyPath() (string, error) {
 	name, fetch := "envoy", "envoy"
 	if version := os.Getenv("ENVOY_VERSION"); version != "" {
-		name, fetch = "envoy-"+version, "envoys"
+		name, fetch = "envoy-"+version, "matrix"
 	}
 	path, err := exec.LookPath(b.cache("bin", name))
 	if err != nil {
 		return "", &MissingError{Program: ".cache/bin/" + name, Fetch: fetch}
 	}
 	return path, nil
+}
+
+// EnvoyIs reports whether the Envoy of the tests is of one of the minor versions, such as "1.37".
+func EnvoyIs(minors ...string) bool {
+	version := os.Getenv("ENVOY_VERSION")
+	return slices.ContainsFunc(minors, func(minor string) bool { return strings.HasPrefix(version, minor+".") })
 }
 
 // tempFile writes text to a new file of the bed and returns its path. Envoy

@@ -29,14 +29,20 @@ func (b *Bed) EnvoyAsShipped(authz, proc, backend string) (string, error) {
 	replace["port_value: 8080 "] = "port_value: " + port(backend) + " "
 	replace["{ pipe: { path: /run/ordergate/authz.sock } }"] = envoyAddress(authz)
 	replace["{ pipe: { path: /run/ordergate/proc.sock } }"] = envoyAddress(proc)
-	if strings.HasPrefix(os.Getenv("ENVOY_VERSION"), "1.37.") {
-		replace[localReplies] = ownReplies
-	}
-	return b.example("envoy.yaml", replace)
+	text, err := b.example("envoy.yaml", replace)
+	return ForThisEnvoy(text), err
 }
 
-// Envoy 1.37 does not know the input localReplies of the filter ordergate.answers; for it,
-// ordergate envoy --envoy-version 1.37 prints ownReplies in its place.
+// ForThisEnvoy replaces in examples/envoy/envoy.yaml what the Envoy of the tests does not know. Envoy
+// 1.37 has no input localReplies of the filter ordergate.answers; for it, ordergate envoy
+// --envoy-version 1.37 prints ownReplies in its place.
+func ForThisEnvoy(text string) string {
+	if EnvoyIs("1.37") {
+		text = strings.Replace(text, localReplies, ownReplies, 1)
+	}
+	return text
+}
+
 const (
 	localReplies = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseLocalReplyMatchInput }\n                            value_match: { exact: \"true\" }"
 	ownReplies   = "typed_config: { \"@type\": type.googleapis.com/envoy.type.matcher.v3.HttpResponseHeaderMatchInput, header_name: x-ordergate-verdict }\n                            value_match: { safe_regex: { google_re2: {}, regex: .+ } }"

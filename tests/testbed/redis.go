@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,10 +71,33 @@ type redisRole struct {
 	file func(dir string, port int) string
 }
 
+// LacksError is returned where a server of make matrix has not what a test needs.
+type LacksError struct{ Server, What string }
+
+// Error says which server lacks what.
+func (e *LacksError) Error() string { return e.Server + " has no " + e.What }
+
+// lacks returns a [*LacksError] if the server is one of the matrix, by its folder in .cache, that has
+// no such role. The system's own has all of them.
+func lacks(path string, cluster, tls bool) error {
+	server := filepath.Base(filepath.Dir(path))
+	old := strings.HasPrefix(server, "redis-6.2.")
+	switch {
+	case cluster && old:
+		return &LacksError{server, "sharded channels: ordergate needs Redis 7.0 in a cluster"}
+	case tls && (old || strings.HasPrefix(server, "redis-8.") || strings.HasPrefix(server, "valkey-")):
+		return &LacksError{server, "TLS: it was built without"}
+	}
+	return nil
+}
+
 // redisServer starts a redis-server in one role.
 func (b *Bed) redisServer(ctx context.Context, role redisRole, args []string) (*Redis, error) {
 	path, err := lookPath("redis-server", "redis")
 	if err != nil {
+		return nil, err
+	}
+	if err := lacks(path, role.bus, slices.Contains(args, tlsCertFlag)); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(b.dir, role.kind+"-")

@@ -80,14 +80,15 @@ func (b *Bed) Redisson(ctx context.Context, opts RedissonOptions) (*Redisson, er
 // which are compiled if need be.
 func (b *Bed) redissonClasses(ctx context.Context) (string, error) {
 	dir := filepath.Join(b.root, "tests", "redisson")
-	pom, err := os.ReadFile(filepath.Join(dir, "pom.xml"))
+	pomDir := filepath.Join(dir, os.Getenv("REDISSON")) // make matrix names another version
+	pom, err := os.ReadFile(filepath.Join(pomDir, "pom.xml"))
 	if err != nil {
 		return "", fmt.Errorf("finding the jars of Redisson: %w", err)
 	}
 	// tools/fetch.py gives the folder this name.
-	jars := b.cache("jars", fmt.Sprintf("redisson-%x", sha256.Sum256(pom))[:len("redisson-")+16])
+	jars := b.cache("jars", fmt.Sprintf("%s-%x", filepath.Base(pomDir), sha256.Sum256(pom))[:len(filepath.Base(pomDir))+1+16])
 	if _, err := os.Stat(jars); err != nil {
-		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "redisson"}
+		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "redisson or matrix"}
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "agent", "*.java"))
 	if err != nil {

@@ -267,12 +267,15 @@ func start[T any](b *Bed, f func(context.Context) (T, error)) T {
 }
 
 // Check ends the test if err is not nil: it skips one that lacks a program,
-// unless CI is set, and fails it otherwise.
+// unless CI is set, or for which a server of make matrix is too old, and fails it otherwise.
 func Check(tb testing.TB, err error) {
 	tb.Helper()
 	var missing *testbed.MissingError
+	var lacks *testbed.LacksError
 	switch {
 	case err == nil:
+	case errors.As(err, &lacks):
+		tb.Skip(err)
 	case errors.As(err, &missing) && os.Getenv("CI") == "":
 		tb.Skip(err)
 	default:

@@ -29,6 +29,7 @@ func TestCheck(t *testing.T) {
 		{"fine", "", nil, ""},
 		{"missing program", "", missing, "skipped"},
 		{"missing program on CI", "true", missing, "failed"},
+		{"a server of the matrix that lacks something", "true", fmt.Errorf("starting: %w", &testbed.LacksError{Server: "redis-6.2.14", What: "TLS"}), "skipped"},
 		{"any other error", "", errors.New("no luck"), "failed"},
 	}
 	for _, test := range tests {
