@@ -150,7 +150,8 @@ func socketStack(t *testing.T, bed *bedtest.Bed, b *backend) (s *stack, sockets,
 	s = &stack{Bed: bed, t: t, server: bed.Redis()}
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
-	config = edit(t, "authz: 127.0.0.1:0", "authz: unix:/run/ordergate/authz.sock", "proc:  127.0.0.1:0", "proc: unix:/run/ordergate/proc.sock",
+	// Calls that wait for a restart come all at once, from one client.
+	config = edit(t, "settle: {lock: settlement}", "settle: {lock: settlement, max_in_flight: 10000, max_in_flight_per_client: 10000}", "authz: 127.0.0.1:0", "authz: unix:/run/ordergate/authz.sock", "proc:  127.0.0.1:0", "proc: unix:/run/ordergate/proc.sock",
 		"admin: 127.0.0.1:0", "http: unix:/run/ordergate/http.sock\n  admin: unix:/run/ordergate/admin.sock", "path: "+idsMarker, "path: /etc/ordergate/orders.csv")(shortLease(s.GateExample(s.server.Addr(), idsMarker)))
 	s.envoy = s.Envoy(check(t)(s.EnvoyExample("unix:"+sockets+"/authz.sock", "unix:"+sockets+"/proc.sock", b.addr())))
 	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
