@@ -95,6 +95,9 @@ func newBed(t *testing.T) *bed {
 		_ = conn.Close()
 		server.Stop()
 		<-served
+		if n := l.Open(); n != 0 {
+			t.Errorf("%d leases are neither released nor held", n)
+		}
 	})
 	return &bed{t, l, did, filter, s, extproc.NewExternalProcessorClient(conn)}
 }

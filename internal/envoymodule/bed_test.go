@@ -200,7 +200,13 @@ func newBench(t *testing.T, opts Options) *bench {
 		lock: &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error, 1)},
 	}
 	b.adapter = NewAdapter(b.gate(http.StatusConflict), opts)
-	t.Cleanup(func() { b.adapter.Close(10 * time.Second); close(b.ended) })
+	t.Cleanup(func() {
+		b.adapter.Close(10 * time.Second)
+		close(b.ended)
+		if n := b.lock.Open(); n != 0 {
+			t.Errorf("%d leases are neither released nor held", n)
+		}
+	})
 	return b
 }
 

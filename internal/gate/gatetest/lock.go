@@ -27,6 +27,7 @@ type Lock struct {
 	mu       sync.Mutex
 	requests []gate.LockRequest
 	lost     chan struct{}
+	open     int // leases that were granted, and neither released nor held
 }
 
 // Suspended is among the Texts of a [Lock] in place of an answer that is suspended.
@@ -70,6 +71,9 @@ func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, e
 			return nil, &gate.StoredAnswer{Text: text, Withheld: text == Suspended}
 		}
 	}
+	l.mu.Lock()
+	l.open++
+	l.mu.Unlock()
 	granted := &lease{lock: l, ids: request.IDs, orders: len(request.IDs), owner: "owner"}
 	switch {
 	case l.Enters != "" && request.PresentedLease == l.Enters:
@@ -114,6 +118,13 @@ func (l *Lock) Requests() []gate.LockRequest {
 	return l.requests
 }
 
+// Open returns how many leases were granted, and neither released nor held.
+func (l *Lock) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
 // Lose ends all leases, those to come included.
 func (l *Lock) Lose() { close(l.lostSignal()) }
 
@@ -133,6 +144,16 @@ type lease struct {
 	orders int
 	owner  string
 	change func() // of stored answers
+	over   sync.Once
+}
+
+// end notes the end of the lease.
+func (l *lease) end() {
+	l.over.Do(func() {
+		l.lock.mu.Lock()
+		defer l.lock.mu.Unlock()
+		l.lock.open--
+	})
 }
 
 func (l *lease) Fences() []int64 {
@@ -158,6 +179,7 @@ func (l *lease) Ended() bool {
 }
 func (l *lease) Release(context.Context) error {
 	l.lock.note("release")
+	l.end()
 	if l.change != nil {
 		l.lock.mu.Lock()
 		defer l.lock.mu.Unlock()
@@ -217,6 +239,7 @@ func (l *lease) KeepSuspended() {
 
 func (l *lease) Hold(_ context.Context, reason string) error {
 	l.lock.note("hold: ", reason)
+	l.end()
 	return l.lock.HoldErr
 }
 
