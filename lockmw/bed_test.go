@@ -95,9 +95,7 @@ func newBed(t *testing.T) *bed {
 		_ = conn.Close()
 		server.Stop()
 		<-served
-		if n := l.Open(); n != 0 {
-			t.Errorf("%d leases are neither released nor held", n)
-		}
+		bedtest.Eventually(t, "each lease is released or held", func() bool { return l.Open() == 0 })
 	})
 	return &bed{t, l, did, filter, s, extproc.NewExternalProcessorClient(conn)}
 }

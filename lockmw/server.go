@@ -215,8 +215,3 @@ func (s *Server) reveal(ctx context.Context, req *order.Request, mark *string) (
 	req.Target, *mark = gate.Unmark(target)
 	return true
 }
-
-// cleanupContext outlives the stream: a lock is released after its call has ended.
-func (s *Server) cleanupContext(stream context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(stream), gate.CleanupTimeout)
-}

@@ -12,7 +12,7 @@ import (
 
 // settlement is the stream of a call with a lock. Its handler receives messages until the
 // stream ends, also during the wait for the lock, so that an abort ends the wait at once.
-// The lock arrives in another goroutine, which usually serves many calls.
+// The lock arrives in another goroutine.
 type settlement struct {
 	server    *Server
 	stream    extproc.ExternalProcessor_ProcessServer
@@ -34,9 +34,7 @@ func (s *Server) handleSettle(stream extproc.ExternalProcessor_ProcessServer, a 
 	ctx, cancel := context.WithCancel(stream.Context())
 	b := &settlement{server: s, stream: stream, answers: a, pass: pass, cancel: cancel, started: time.Now(), call: call}
 	b.acquiring.Add(1)
-	if !call.AcquireAsync(ctx, b.onGrant) {
-		go func() { b.onGrant(call.Acquire(ctx)) }()
-	}
+	call.Acquire(ctx, b.onGrant)
 	b.receive()
 	b.acquiring.Wait()
 	return nil
@@ -48,9 +46,7 @@ func (b *settlement) onGrant(g gate.Grant) {
 	defer b.acquiring.Done()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cleanup, done := b.server.cleanupContext(b.stream.Context())
-	defer done()
-	switch step := b.call.Granted(cleanup, g); {
+	switch step := b.call.Granted(g); {
 	case step.Answer != nil:
 		b.replied = true
 		_ = b.stream.Send(answerWith(step.Answer.Status, 0, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
@@ -64,7 +60,7 @@ func (b *settlement) onGrant(g gate.Grant) {
 			// The message was not sent, so Envoy did not forward the request. (After a
 			// message that was sent, the request may still be gone. Such a call ends
 			// without an answer, and the lock is held.)
-			b.call.Unsent(cleanup)
+			b.call.Unsent()
 			return
 		}
 		b.call.NotifyLost(b.onLost)
@@ -174,9 +170,9 @@ func (b *settlement) finish() {
 	if !step.Store {
 		return
 	}
-	cleanup, done := b.server.cleanupContext(b.stream.Context())
-	defer done()
-	if err := b.call.Store(cleanup); err != nil {
+	stored := make(chan error)
+	b.call.Store(func(err error) { stored <- err })
+	if err := <-stored; err != nil {
 		b.server.problems.StoreFailed(b.call, err)
 	}
 }
@@ -194,12 +190,10 @@ func (b *settlement) onEnd() {
 		return
 	}
 	b.over = true
-	cleanup, done := b.server.cleanupContext(b.stream.Context())
-	defer done()
 	if b.call.AwaitsAnswer() {
 		b.server.endUnanswered(b.call)
 	}
-	b.call.Ended(cleanup)
+	b.call.Ended()
 	b.cancel()
 	if b.call.MayCreate() && b.replied {
 		b.learn(func(ctx context.Context) error { return b.call.StreamEnded(ctx, nil) })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -22,9 +23,7 @@ func TestOneWait(t *testing.T) {
 
 	granted := make(chan gate.Grant, 1)
 	began := time.Now()
-	if !opened(b.Gate(), "1").AcquireAsync(t.Context(), func(g gate.Grant) { granted <- g }) {
-		t.Fatal("the lock is not waited for")
-	}
+	opened(b.Gate(), "1").Acquire(t.Context(), func(g gate.Grant) { granted <- g })
 	running, step := settlement(t, b.Gate(), "2")
 	if !step.Forward {
 		t.Fatalf("step %+v", step)
@@ -60,15 +59,15 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		call := b.Gate().Open(order.Request{
 			Method: "POST", Target: "/orders/" + id + "/settle", Host: "shop", Header: order.HeaderList{{"x-merchant", merchant}}, BodyState: order.BodyComplete,
 		})
-		return &call
+		return call
 	}
 	running := of("7", "1")
-	if step := running.Granted(t.Context(), running.Acquire(t.Context())); !step.Forward {
+	if step := running.Granted(gatetest.Acquire(t.Context(), running)); !step.Forward {
 		t.Fatalf("step %+v", step)
 	}
 	waiting := of("7", "2")
 	granted := make(chan gate.Grant, 1)
-	go func() { granted <- waiting.Acquire(t.Context()) }()
+	waiting.Acquire(t.Context(), func(g gate.Grant) { granted <- g })
 	bedtest.Eventually(t, "one waits for its permit", func() bool {
 		return b.metric(`ordergate_lock_waiters{lock="merchants"}`) == "1"
 	})
@@ -76,15 +75,15 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		t.Errorf("%d are in flight, want 1", calls)
 	}
 	other := of("8", "3")
-	if step := other.Granted(t.Context(), other.Acquire(t.Context())); !step.Forward {
+	if step := other.Granted(gatetest.Acquire(t.Context(), other)); !step.Forward {
 		t.Errorf("another merchant's call: %+v", step)
 	}
 	end(t, other)
 	end(t, running)
-	if step := waiting.Granted(t.Context(), <-granted); !step.Forward {
+	if step := waiting.Granted(<-granted); !step.Forward {
 		t.Errorf("the call that waited: %+v", step)
 	}
-	waiting.Ended(t.Context()) // without an answer
+	waiting.Ended() // without an answer
 	if calls, held, _ := b.lockers.InFlight(); calls != 1 || held != 1 {
 		t.Errorf("%d are in flight and %d held, want 1", calls, held)
 	}

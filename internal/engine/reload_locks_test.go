@@ -15,6 +15,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -23,12 +24,12 @@ import (
 func settlement(t *testing.T, g *gate.Gate, id string) (*gate.Call, gate.Step) {
 	t.Helper()
 	call := opened(g, id)
-	return call, call.Granted(t.Context(), call.Acquire(t.Context()))
+	return call, call.Granted(gatetest.Acquire(t.Context(), call))
 }
 
 func opened(g *gate.Gate, id string) *gate.Call {
 	call := g.Open(order.Request{Method: "POST", Target: "/orders/" + id + "/settle", Host: "shop", Header: noHeader{}, BodyState: order.BodyComplete})
-	return &call
+	return call
 }
 
 type noHeader struct{}
@@ -39,7 +40,7 @@ func end(t *testing.T, call *gate.Call) {
 	t.Helper()
 	call.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, HasServiceTime: true})
 	call.Finished()
-	call.Ended(t.Context())
+	call.Ended()
 }
 
 // ttl returns how long a lock is held at most.
@@ -70,7 +71,7 @@ func TestReloadOfALock(t *testing.T) {
 	// The new lock waits for the old, which shares what it says of itself.
 	waiting := opened(b.Gate(), "1")
 	granted := make(chan gate.Grant, 1)
-	go func() { granted <- waiting.Acquire(t.Context()) }()
+	waiting.Acquire(t.Context(), func(g gate.Grant) { granted <- g })
 	bedtest.Eventually(t, "one holds and one waits", func() bool {
 		return b.metric(`ordergate_lock_held{lock="settlement"}`) == "1" && b.metric(`ordergate_lock_waiters{lock="settlement"}`) == "1"
 	})
@@ -78,7 +79,7 @@ func TestReloadOfALock(t *testing.T) {
 		t.Errorf("the old lease was changed: %v", ttl)
 	}
 	end(t, running)
-	if step := waiting.Granted(t.Context(), <-granted); !step.Forward {
+	if step := waiting.Granted(<-granted); !step.Forward {
 		t.Errorf("the waiter: %+v", step)
 	}
 	if ttl := b.ttl("1"); ttl < time.Minute {
@@ -87,7 +88,7 @@ func TestReloadOfALock(t *testing.T) {
 	bedtest.Eventually(t, "the old locker is closed", func() bool { return b.openLockers() == 1 })
 
 	// One that began under the old rules, and asks only now.
-	if step := late.Granted(t.Context(), late.Acquire(t.Context())); !step.Forward {
+	if step := late.Granted(gatetest.Acquire(t.Context(), late)); !step.Forward {
 		t.Errorf("the late one: %+v", step)
 	}
 	if n, ttl := b.openLockers(), b.ttl("2"); n != 2 || ttl > 30*time.Second {
@@ -133,7 +134,7 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 				if !call.NeedsLock || call.LimitKey() != "" {
 					continue
 				}
-				if step := call.Granted(t.Context(), call.Acquire(t.Context())); step.Forward {
+				if step := call.Granted(gatetest.Acquire(t.Context(), call)); step.Forward {
 					end(t, call)
 				}
 			}

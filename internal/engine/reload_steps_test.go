@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -72,7 +73,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 				}
 			}
 			if call := opened(m.Gate(), "1"); call.NeedsLock {
-				if step := call.Granted(t.Context(), call.Acquire(t.Context())); step.Forward && step.Lease != nil {
+				if step := call.Granted(gatetest.Acquire(t.Context(), call)); step.Forward && step.Lease != nil {
 					end(t, call)
 					t.Error("two settle one order")
 				}

@@ -240,16 +240,6 @@ func (a *Adapter) Close(within time.Duration) {
 	a.delayed.cut.Drop()
 }
 
-// runCleanup runs do in the background, within gate.CleanupTimeout. Its context outlives the stream:
-// a lock is released after its call has ended.
-func (a *Adapter) runCleanup(do func(context.Context)) {
-	a.spawn("the end of a settlement", func() {
-		ctx, done := context.WithTimeout(a.ctx, gate.CleanupTimeout)
-		defer done()
-		do(ctx)
-	})
-}
-
 // logFault logs a fault of ordergate. A panic would otherwise end Envoy and every stream in
 // it.
 func (a *Adapter) logFault(at string, fault any) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // worker is one of Envoy's worker threads: it runs what belongs to its streams, one thing
@@ -186,8 +187,6 @@ type bench struct {
 	adapter *Adapter
 	worker  *worker
 	lock    *gatetest.Lock
-	ended   chan struct{} // closed at the end of the test
-	async   bool          // its callers need no goroutine
 	filter  *gatetest.Filter
 
 	notFound []string // that the backend did not have; the worker's
@@ -196,25 +195,14 @@ type bench struct {
 func newBench(t *testing.T, opts Options) *bench {
 	t.Helper()
 	b := &bench{
-		t: t, worker: newWorker(t), ended: make(chan struct{}), filter: newFilter(),
+		t: t, worker: newWorker(t), filter: newFilter(),
 		lock: &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error, 1)},
 	}
 	b.adapter = NewAdapter(b.gate(http.StatusConflict), opts)
 	t.Cleanup(func() {
 		b.adapter.Close(10 * time.Second)
-		close(b.ended)
-		if n := b.lock.Open(); n != 0 {
-			t.Errorf("%d leases are neither released nor held", n)
-		}
+		bedtest.Eventually(t, "each lease is released or held", func() bool { return b.lock.Open() == 0 })
 	})
-	return b
-}
-
-// newAsyncBench is a bench whose lock's callers need no goroutine.
-func newAsyncBench(t *testing.T) *bench {
-	b := newBench(t, Options{})
-	b.async = true
-	b.adapter.Use(b.gate(http.StatusConflict))
 	return b
 }
 
@@ -223,7 +211,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 	b.t.Helper()
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	path := []order.ID{{In: order.InPath, Name: "id", Format: format}}
-	settle := &gate.Settle{Lock: b.locker(), Busy: gate.Reply{Status: busy}, Unavailable: gate.Reply{Status: 503}}
+	settle := &gate.Settle{Lock: b.lock, Busy: gate.Reply{Status: busy}, Unavailable: gate.Reply{Status: 503}}
 	g, err := gate.New([]gate.Policy{
 		{
 			Rule:    order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
@@ -255,13 +243,6 @@ func (b *bench) gate(busy int) *gate.Gate {
 		b.t.Fatal(err)
 	}
 	return g
-}
-
-func (b *bench) locker() gate.Locker {
-	if b.async {
-		return gatetest.AsyncLock{Lock: b.lock, Ended: b.ended}
-	}
-	return b.lock
 }
 
 // request begins one, without a body.

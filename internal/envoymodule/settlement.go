@@ -38,18 +38,9 @@ type settlement struct {
 func newSettlement(s *Stream, call *gate.Call) *settlement {
 	ctx, cancel := context.WithCancel(s.adapter.ctx)
 	b := &settlement{adapter: s.adapter, stream: s, call: call, cancel: cancel}
-	b.call.Background = b.adapter.runCleanup
 	b.call.SetClient(s.envoy.Client())
-	if !b.call.AcquireAsync(ctx, b.onGrant) {
-		b.adapter.spawn("a settlement", func() { b.acquire(ctx) })
-	}
+	b.call.Acquire(ctx, b.onGrant)
 	return b
-}
-
-// acquire waits for the lock.
-func (b *settlement) acquire(ctx context.Context) {
-	defer b.recoverFault()
-	b.onGrant(b.call.Acquire(ctx))
 }
 
 // onGrant handles the result of the lock request.
@@ -58,7 +49,7 @@ func (b *settlement) onGrant(grant gate.Grant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lease = grant.Lease
-	switch step := b.call.Granted(b.adapter.ctx, grant); {
+	switch step := b.call.Granted(grant); {
 	case step.Answer != nil:
 		b.post(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
 	case step.Refuse:
@@ -141,7 +132,7 @@ func (b *settlement) finished() Step {
 		return Step{Do: PassResponse}
 	}
 	b.storing = true
-	b.call.StoreAsync(b.adapter.ctx, func(err error) {
+	b.call.Store(func(err error) {
 		if err != nil {
 			b.adapter.problems.StoreFailed(b.call, err)
 		}
@@ -170,12 +161,12 @@ func (b *settlement) ended(last *gate.Response, passed bool) {
 	b.cancel() // the lock is no longer needed
 	if !passed {
 		// This is certain: only the worker could forward it.
-		b.call.Unsent(b.adapter.ctx)
+		b.call.Unsent()
 	}
 	if last != nil {
 		b.call.Answered(last)
 	}
-	b.call.Ended(b.adapter.ctx)
+	b.call.Ended()
 }
 
 // forward forwards the request. The lease is nil in observe mode.
@@ -225,12 +216,7 @@ func (b *settlement) recoverFault() {
 	b.mu.Lock()
 	lease := b.lease
 	b.mu.Unlock()
-	if lease == nil {
-		return
+	if lease != nil {
+		lease.Hold("a fault in ordergate")
 	}
-	b.adapter.runCleanup(func(ctx context.Context) {
-		if err := lease.Hold(ctx, "a fault in ordergate"); err != nil {
-			b.adapter.log.Warn("a lock ends by itself after a fault", "error", err)
-		}
-	})
 }

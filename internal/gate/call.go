@@ -10,7 +10,6 @@ import (
 
 // Call is one request that needs more than a verdict. The adapter that opened it reports
 // each event and follows the returned [Step]. An adapter calls the methods one at a time.
-// Acquire is the exception: it blocks, and runs in a goroutine of its own.
 type Call struct {
 	gate          *Gate
 	policy        *Policy
@@ -55,11 +54,6 @@ type Call struct {
 	headerText   string   // that of learnsHeader, of an answer whose body is read, too
 	learnsJSON   []string
 	encoded      bool // the answer's body may be encoded
-
-	// Background runs the blocking part of a bracket's end in a goroutine of its own, with
-	// a time limit. Nil: the method that ends the bracket blocks.
-	Background func(do func(context.Context))
-	leaseDone  chan struct{} // closed when the lease is released or held; nil: no goroutine waits for it
 }
 
 // Step is what an adapter does next.
@@ -139,30 +133,17 @@ type Grant struct {
 	number     int64 // see numberWithin
 }
 
-// Acquire requests the lock. It blocks until the locker answers or ctx ends. Always pass
-// its result to Granted, even after Ended.
-func (c *Call) Acquire(ctx context.Context) Grant {
-	return c.acquire(ctx)
-}
-
-// AcquireAsync is Acquire for a caller that must not block. It calls then once, before it
-// returns or from another goroutine; then must not block. If it returns false, it did
-// nothing: use Acquire.
-func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
-	return c.acquireAsync(ctx, then)
-}
-
 // Granted takes the result of Acquire.
 //
 // A lease may have ended since it was granted: while another lock was waited for, or what may
 // have changed was asked for, or the process stood still.
-func (c *Call) Granted(ctx context.Context, g Grant) Step {
+func (c *Call) Granted(g Grant) Step {
 	if g.Err == nil && g.Lease.Ended() {
 		g.Err = errLockLost
 	}
 	if g.Err != nil && (!c.marks() || g.Lease == nil || errors.Is(g.Err, context.Canceled)) {
 		if g.Lease != nil {
-			c.release(ctx, g.Lease, func(error) {}) // nothing was forwarded
+			giveBack(g.Lease)
 		}
 		return c.denied(g.Err)
 	}
@@ -177,10 +158,13 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 		c.decide(verdict)
 		return Step{Forward: true, Lease: c.visibleLease()}
 	case release:
-		c.releaseOrHold(ctx, release)
+		c.releaseOrHold(release)
 	}
 	return Step{}
 }
+
+// giveBack releases the lease of a call that was not forwarded.
+func giveBack(lease Lease) { lease.Release(func(error) {}) }
 
 // visibleLease returns the lease that the backend may see: that of orders. In observe mode it
 // is nil: the request goes on unchanged.
@@ -236,9 +220,9 @@ func (c *Call) decide(v Verdict) {
 }
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.
-func (c *Call) Unsent(ctx context.Context) {
+func (c *Call) Unsent() {
 	c.forwarded = false
-	c.releaseOrHold(ctx, c.bracket.on(unsent, OutcomeUnknown))
+	c.releaseOrHold(c.bracket.on(unsent, OutcomeUnknown))
 }
 
 // HidesPath reports whether the adapter must hide the path from the backend until Open has
@@ -321,7 +305,7 @@ func (c *Call) LeaseLost() Step {
 
 // Ended reports that the stream is over. With Cancel, the result of Acquire is still to
 // come: pass it to Granted, which releases the lock.
-func (c *Call) Ended(ctx context.Context) Step {
+func (c *Call) Ended() Step {
 	if c.bracket.isCutOff() && c.bracket.state == answered {
 		c.unknownReason = answerCutOff
 		if c.grpcEnded {
@@ -329,7 +313,7 @@ func (c *Call) Ended(ctx context.Context) Step {
 		}
 	}
 	e := c.bracketEvent(ended, OutcomeUnknown)
-	c.releaseOrHold(ctx, e)
+	c.releaseOrHold(e)
 	return Step{Cancel: e == cancel}
 }
 
@@ -348,47 +332,17 @@ func (c *Call) bracketEvent(e event, o Outcome) effect {
 	return c.bracket.on(e, o)
 }
 
-// releaseOrHold ends the lease as the bracket decides. The caller ignores errors: without
-// renewal the lock expires by itself.
-func (c *Call) releaseOrHold(ctx context.Context, e effect) {
-	if e != release && e != hold {
+// releaseOrHold ends the lease as the bracket decides.
+func (c *Call) releaseOrHold(e effect) {
+	switch e {
+	case release:
+		c.lease.Release(func(error) {})
+	case hold:
+		c.lease.Hold(c.holdReason())
+	default:
 		return
-	}
-	if c.leaseDone != nil {
-		close(c.leaseDone)
-	}
-	if e == release {
-		c.release(ctx, c.lease, func(error) {})
-	} else {
-		reason := c.holdReason()
-		c.background(ctx, func(ctx context.Context) { _ = c.lease.Hold(ctx, reason) })
 	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
-}
-
-// errReleaseFault is the error of a release that has panicked.
-var errReleaseFault = errors.New("a fault while the lock was released")
-
-// release releases a lease, without blocking if the lease or the adapter can do that. It calls
-// then once, at the end; then must not block.
-func (c *Call) release(ctx context.Context, lease Lease, then func(error)) {
-	if async, ok := lease.(AsyncLease); ok {
-		async.ReleaseAsync(then)
-		return
-	}
-	c.background(ctx, func(ctx context.Context) {
-		err := errReleaseFault
-		defer func() { then(err) }()
-		err = lease.Release(ctx)
-	})
-}
-
-func (c *Call) background(ctx context.Context, do func(context.Context)) {
-	if c.Background != nil {
-		c.Background(do)
-		return
-	}
-	do(ctx)
 }
 
 // answerCutOff is why a lock is held although the backend's answer had begun.
@@ -406,20 +360,7 @@ func (c *Call) holdReason() string {
 // ends, or when it reaches its maximum hold time and is not renewed. It calls lost at most
 // once. Call it after Granted.
 func (c *Call) NotifyLost(lost func()) {
-	if c.lease == nil {
-		return
+	if c.lease != nil {
+		c.lease.NotifyLost(lost)
 	}
-	if async, ok := c.lease.(AsyncLease); ok {
-		async.NotifyLost(lost)
-		return
-	}
-	ended, ends := make(chan struct{}), c.lease.Lost()
-	c.leaseDone = ended
-	go func() {
-		select {
-		case <-ends:
-			lost()
-		case <-ended:
-		}
-	}()
 }

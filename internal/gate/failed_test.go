@@ -107,7 +107,7 @@ func TestFailuresAreNotStored(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Granted(gatetest.Acquire(t.Context(), c))
 			header := order.HeaderList{}
 			if tt.name == "encoded" {
 				header = order.HeaderList{{"content-encoding", "gzip"}}
@@ -118,8 +118,8 @@ func TestFailuresAreNotStored(t *testing.T) {
 			if !strings.Contains(step.NotStored, tt.want) || (step.NotStored == "") != (tt.want == "") {
 				t.Errorf("not stored: %q", step.NotStored)
 			}
-			_ = c.Store(t.Context())
-			c.Ended(t.Context())
+			_ = gatetest.Store(c)
+			c.Ended()
 			if len(lock.Texts) != 0 != tt.stored {
 				t.Errorf("stored are %q", lock.Texts)
 			}

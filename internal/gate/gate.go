@@ -64,14 +64,23 @@ var (
 	ErrByTable   = errors.New("the answer names no order, and the order's table does, if there is one")
 )
 
-// Locker takes the locks of orders.
+// Locker takes the locks of orders, and keeps stored answers beside them.
 type Locker interface {
 	// Key returns the key of the order's lock.
 	Key(id string) string
-	// Acquire blocks until it holds the locks of all the orders, or of none. It returns an
-	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found
-	// one, ctx's error if ctx ended, and any other error if the locks are unavailable. If ctx ended, the Locker releases what it was granted.
-	Acquire(ctx context.Context, request LockRequest) (Lease, error)
+	// Acquire takes the locks of all the orders, or of none. It does not block. It calls then
+	// once, in another goroutine, which is for that alone: with the lease, or with an error that
+	// wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found one, ctx's
+	// error if ctx ended, and any other error if the locks are unavailable. After an error
+	// nothing stays taken.
+	Acquire(ctx context.Context, request LockRequest, then func(Lease, error))
+	// Undone reports whether a later call than the one with a fence has undone what this one did
+	// for any of the orders, or may have: a call that forgets the stored answers of this name, or
+	// of all names.
+	Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error)
+	// Marked returns, for each order, the number above all marks of calls that have begun to undo. A call
+	// that has the lock settles anew, and what it does counts from that number on.
+	Marked(ctx context.Context, ids []string) ([]int64, error)
 }
 
 // LockRequest is a request to a [Locker].
@@ -88,42 +97,39 @@ type LockRequest struct {
 	Marks bool
 }
 
-// Lease is a held lock, or several. It renews itself until Release or Hold is
-// called.
+// Lease is a held lock, or several. It renews itself until Release or Hold is called. These two do
+// not block, and log errors: a lock that is not renewed expires.
 type Lease interface {
-	Fences() []int64       // one for each ID, in their order; grows with every lease of its key
-	Owner() string         // the unguessable name of this lease, or of the one that it entered
-	Lost() <-chan struct{} // closed when the lease, or a part of it, ended before Release or Hold
-	Ended() bool           // it, or a part of it, ended by now: by its time, or as Lost says
-	Release(ctx context.Context) error
+	Fences() []int64 // one for each ID, in their order; grows with every lease of its key
+	Owner() string   // the unguessable name of this lease, or of the one that it entered
+	Ended() bool     // it, or a part of it, ended by now: by its time, or as NotifyLost says
+	// NotifyLost has lost called, in a goroutine of its own, when the lease, or a part of it, ends
+	// before Release or Hold.
+	NotifyLost(lost func())
+	// Release calls then once, when the lock is released and what StoreAnswer and the others have
+	// asked for is done, or with an error.
+	Release(then func(error))
 	// Hold keeps the lease, without renewing it, until its hold time ends. The reason is
 	// for an operator.
-	Hold(ctx context.Context, reason string) error
+	Hold(reason string)
+
+	// Call one of StoreAnswer, ForgetAnswers and KeepSuspended, once, before Release.
+
+	// StoreAnswer has Release store the text by this name, for so long. Of the locks of
+	// several orders, one has the text, and the others have the brief.
+	StoreAnswer(name, text, brief string, keep time.Duration)
+	// ForgetAnswers deletes those that earlier calls have stored, or will store within keep.
+	ForgetAnswers(keep time.Duration, names ...string)
+	// SuspendAnswers withholds the answers by these names from all calls, for keep. Release gives them
+	// back, unless ForgetAnswers or KeepSuspended was called. After Hold they stay suspended. It blocks
+	// until the Locker answers or ctx ends. With an error, some may be suspended.
+	SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error
+	KeepSuspended()
 }
 
-// CleanupTimeout bounds what an adapter does at the end of a call: it releases or holds the locks,
-// and stores the answer.
+// CleanupTimeout bounds what a Locker does at the end of a call: it releases or holds the locks, and
+// stores the answer.
 const CleanupTimeout = 2 * time.Second
-
-// AsyncLocker is a Locker that needs no goroutine for each caller.
-type AsyncLocker interface {
-	Locker
-	// AcquireAsync is Acquire for a caller that must not block. It calls then once, before
-	// it returns or from another goroutine; then must not block. If it returns false, it
-	// did nothing: use Acquire.
-	AcquireAsync(ctx context.Context, request LockRequest, then func(Lease, error)) bool
-}
-
-// AsyncLease is a lease of an [AsyncLocker].
-type AsyncLease interface {
-	Lease
-	// ReleaseAsync is Release for a caller that must not block. It logs errors. It calls then
-	// once, before it returns or from another goroutine; then must not block.
-	ReleaseAsync(then func(error))
-	// NotifyLost is Lost without a waiting goroutine: it calls lost in a goroutine of its
-	// own.
-	NotifyLost(lost func())
-}
 
 // Policy is what to do with the requests of one rule. Package config guarantees that it does
 // something, that a create does not look up, and that it learns from one place.

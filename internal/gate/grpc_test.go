@@ -148,7 +148,7 @@ func grpcCall(t *testing.T, b *bench, target string) *gate.Call {
 	t.Helper()
 	c := b.gate.Open(order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"content-type", "application/grpc"}}, BodyState: order.BodyComplete})
 	if c.NeedsLock {
-		c.Granted(t.Context(), c.Acquire(t.Context()))
+		c.Granted(gatetest.Acquire(t.Context(), c))
 	}
 	return c
 }
@@ -163,11 +163,11 @@ func TestGRPCByItsAnswer(t *testing.T) {
 		}{{true, "0", "release"}, {true, "14", "hold"}, {true, "", "hold"}, {false, "", "release"}, {false, "14", "release"}} {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{{"content-type", contentType}}, BodyState: order.BodyComplete})
-			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Granted(gatetest.Acquire(t.Context(), c))
 			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: tt.grpc})
 			c.GRPCTrailers(tt.status)
 			c.Finished()
-			c.Ended(t.Context())
+			c.Ended()
 			if got := b.lock.Journal.Short(); got != "acquire 42, "+tt.want {
 				t.Errorf("request %s, %+v: %s", contentType, tt, got)
 			}
@@ -187,7 +187,7 @@ func TestGRPCOutcomes(t *testing.T) {
 			b := newBench(t, false)
 			c := grpcCall(t, b, "/orders/42/settle")
 			answer(c)
-			c.Ended(t.Context())
+			c.Ended()
 			if got := b.lock.Journal.Short(); got != "acquire 42, "+want {
 				t.Errorf("grpc-status %q %s: %s, want %s", status, how, got, want)
 			}
@@ -233,7 +233,7 @@ func TestGRPCOutcomes(t *testing.T) {
 		b := newBench(t, false)
 		c := grpcCall(t, b, "/orders/42/settle")
 		answer(c)
-		c.Ended(t.Context())
+		c.Ended()
 		if got := b.lock.Journal.Short(); got != "acquire 42, hold" {
 			t.Errorf("%s: %s", how, got)
 		}
@@ -243,7 +243,7 @@ func TestGRPCOutcomes(t *testing.T) {
 	c := grpcCall(t, b, "/orders/42/settle")
 	c.Answered(&gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPC: true, GRPCStatus: "14"})
 	c.Finished()
-	c.Ended(t.Context())
+	c.Ended()
 	if got := b.lock.Journal.Short(); got != "acquire 42, release" {
 		t.Errorf("not forwarded: %s", got)
 	}

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func TestLockRequest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.observe)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header, BodyState: order.BodyComplete})
-			c.Acquire(t.Context())
+			gatetest.Acquire(t.Context(), c)
 			tt.want.IDs = []string{"42"}
 			if diff := cmp.Diff([]gate.LockRequest{tt.want}, b.lock.Requests()); diff != "" {
 				t.Error("requests (-want +got):\n" + diff)
@@ -63,7 +62,7 @@ func TestSeveralOrders(t *testing.T) {
 		Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "application/json"}},
 		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
 	})
-	step := c.Granted(t.Context(), c.Acquire(t.Context()))
+	step := c.Granted(gatetest.Acquire(t.Context(), c))
 	if diff := cmp.Diff([]gate.LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.Requests()); diff != "" {
 		t.Error("requests (-want +got):\n" + diff)
 	}
@@ -83,9 +82,9 @@ func BenchmarkSettle(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := g.Open(req)
-		c.Granted(ctx, c.Acquire(ctx))
+		c.Granted(gatetest.Acquire(ctx, c))
 		c.Answered(known)
-		c.Ended(ctx)
+		c.Ended()
 	}
 }
 
@@ -111,21 +110,19 @@ func TestFences(t *testing.T) {
 		{many(7, 0, 0, -3, 2, 2, 2), "7,+0*2,-3,+2*3,+1*44"},
 		{many(1<<62, -1<<62, 1<<62-1), "4611686018427387904,-4611686018427387904,+4611686018427387903,+1*48"},
 	} {
-		if got := gate.FenceText(fenced(tt.fences)); got != tt.want {
+		if got := gate.FenceText(fenced{fences: tt.fences}); got != tt.want {
 			t.Errorf("%d: %s, want %s", tt.fences, got, tt.want)
 		}
 	}
 }
 
 // fenced is a lease of these fences.
-type fenced []int64
+type fenced struct {
+	gate.Lease
+	fences []int64
+}
 
-func (f fenced) Fences() []int64                  { return f }
-func (fenced) Owner() string                      { return "owner" }
-func (fenced) Lost() <-chan struct{}              { return nil }
-func (fenced) Ended() bool                        { return false }
-func (fenced) Release(context.Context) error      { return nil }
-func (fenced) Hold(context.Context, string) error { return nil }
+func (f fenced) Fences() []int64 { return f.fences }
 
 // TestClientOf names clients by the addresses that Envoy reports.
 func TestClientOf(t *testing.T) {

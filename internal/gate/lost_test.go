@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 )
 
 // TestLeaseLost loses the lease of a call before and during its answer. The time that the
@@ -28,7 +29,7 @@ func TestLeaseLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, tt.observe)
 				c := settleCall(b)
-				if !c.Granted(t.Context(), c.Acquire(t.Context())).Forward {
+				if !c.Granted(gatetest.Acquire(t.Context(), c)).Forward {
 					t.Fatal("it is not forwarded")
 				}
 				if tt.answered {
@@ -50,7 +51,7 @@ func TestLeaseLost(t *testing.T) {
 				if c.LeaseLost().Refuse {
 					t.Error("it is refused twice")
 				}
-				c.Ended(t.Context())
+				c.Ended()
 			})
 		})
 	}
@@ -61,15 +62,15 @@ func TestLeaseLost(t *testing.T) {
 func TestGrantedTooLate(t *testing.T) {
 	b := newBench(t, false)
 	c := settleCall(b)
-	g := c.Acquire(t.Context())
+	g := gatetest.Acquire(t.Context(), c)
 	if g.Err != nil {
 		t.Fatal(g.Err)
 	}
 	b.lock.Lose()
-	if step := c.Granted(t.Context(), g); step.Forward || !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
+	if step := c.Granted(g); step.Forward || !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
 		t.Errorf("%+v, %v", step, c.Decision.Verdict)
 	}
-	c.Ended(t.Context())
+	c.Ended()
 	if lines := b.lock.Journal.Lines(); !slices.Contains(lines, "release") {
 		t.Errorf("the lock: %q", lines)
 	}

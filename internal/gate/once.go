@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -99,32 +98,6 @@ var ErrInUse = errors.New("the first call with this key has not ended")
 
 // AllAnswers stands for the stored answers of all names.
 const AllAnswers = "*"
-
-// StoringLease is a lease whose release changes stored answers. Call one of StoreAnswer,
-// ForgetAnswers and KeepSuspended, once, before Release.
-type StoringLease interface {
-	Lease
-	// StoreAnswer has Release store the text by this name, for so long. Of the locks of
-	// several orders, one has the text, and the others have the brief.
-	StoreAnswer(name, text, brief string, keep time.Duration)
-	// ForgetAnswers deletes those that earlier calls have stored, or will store within keep.
-	ForgetAnswers(keep time.Duration, names ...string)
-	// SuspendAnswers withholds the answers by these names from all calls, for keep. Release gives them
-	// back, unless ForgetAnswers or KeepSuspended was called. After Hold they stay suspended. It blocks
-	// until the Locker answers or ctx ends. With an error, some may be suspended.
-	SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error
-	KeepSuspended()
-}
-
-// UndoneLocker is a Locker with stored answers that knows which settlements were undone.
-type UndoneLocker interface {
-	// Undone reports whether a later call than the one with a fence has undone what this one did for any
-	// of the orders, or may have: a call that forgets the stored answers of this name, or of all names.
-	Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error)
-	// Marked returns, for each order, the number above all marks of calls that have begun to undo. A call
-	// that has the lock settles anew, and what it does counts from that number on.
-	Marked(ctx context.Context, ids []string) ([]int64, error)
-}
 
 // Answer is a stored answer, for a client.
 type Answer struct {

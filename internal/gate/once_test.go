@@ -17,7 +17,7 @@ func TestOnceAfterALoss(t *testing.T) {
 	lock, record := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, &gatetest.Recorder{}
 	g := settleOnce(t, lock, record)
 	c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-	c.Granted(t.Context(), c.Acquire(t.Context()))
+	c.Granted(gatetest.Acquire(t.Context(), c))
 	if !c.LeaseLost().Refuse {
 		t.Fatal("the call goes on")
 	}
@@ -25,8 +25,8 @@ func TestOnceAfterALoss(t *testing.T) {
 	if step := c.Finished(); !step.Store {
 		t.Fatalf("%+v, %q", step, record.Lines())
 	}
-	_ = c.Store(t.Context())
-	c.Ended(t.Context())
+	_ = gatetest.Store(c)
+	c.Ended()
 	if len(lock.Texts) != 1 {
 		t.Errorf("stored are %q", lock.Texts)
 	}
@@ -37,12 +37,12 @@ func TestOnceIsDecidedOnce(t *testing.T) {
 	record := &gatetest.Recorder{}
 	g := settleOnce(t, &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, record)
 	c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-	c.Granted(t.Context(), c.Acquire(t.Context()))
+	c.Granted(gatetest.Acquire(t.Context(), c))
 	c.Answered(&gate.Response{Status: 400, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"content-length", "2"}}})
 	if !c.AnswerBody([]byte("no")) || c.Finished().NotStored == "" || c.Finished().NotStored != "" {
 		t.Error("it is decided at another time, or twice")
 	}
-	c.Ended(t.Context())
+	c.Ended()
 	n := 0
 	for _, line := range record.Lines() {
 		if strings.Contains(line, "once") {
@@ -84,15 +84,15 @@ func TestOnceVaries(t *testing.T) {
 			lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
 			g := settleOnce(t, lock, &gatetest.Recorder{})
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.first, BodyState: order.BodyComplete})
-			c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Granted(gatetest.Acquire(t.Context(), c))
 			c.Answered(&gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"vary", tt.vary}}, Ended: true})
 			if step := c.Finished(); !step.Store {
 				t.Fatalf("%+v", step)
 			}
-			_ = c.Store(t.Context())
-			c.Ended(t.Context())
+			_ = gatetest.Store(c)
+			c.Ended()
 			again := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.second, BodyState: order.BodyComplete})
-			again.Granted(t.Context(), again.Acquire(t.Context()))
+			again.Granted(gatetest.Acquire(t.Context(), again))
 			if got := again.Decision.Verdict; got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
@@ -107,7 +107,7 @@ func TestOnceBySessionInPath(t *testing.T) {
 	g.Policies()[0].Settle.Once.Scope = []string{"authorization", "cookie"}
 	open := func(target string, header order.HeaderList) (*gate.Call, gate.Step) {
 		c := g.Open(order.Request{Method: "POST", Target: target, Header: header, BodyState: order.BodyComplete})
-		return c, c.Granted(t.Context(), c.Acquire(t.Context()))
+		return c, c.Granted(gatetest.Acquire(t.Context(), c))
 	}
 	settle := func(target string, header order.HeaderList) {
 		c, _ := open(target, header)
@@ -115,8 +115,8 @@ func TestOnceBySessionInPath(t *testing.T) {
 		if !c.Finished().Store {
 			t.Fatal("the answer is not stored")
 		}
-		_ = c.Store(t.Context())
-		c.Ended(t.Context())
+		_ = gatetest.Store(c)
+		c.Ended()
 	}
 	settle("/orders/42/settle;jsessionid=4F?a=1", nil)
 	for target, want := range map[string]gate.Verdict{
@@ -183,11 +183,11 @@ func TestOnceByToken(t *testing.T) {
 			Method: "POST", Target: "/confirm", BodyState: order.BodyComplete,
 			Header: order.HeaderList{{"authorization", header}, {"cookie", "a=b; t=" + cookie}},
 		})
-		if c.Granted(t.Context(), c.Acquire(t.Context())); c.Decision.Verdict == gate.VerdictAcquired {
+		if c.Granted(gatetest.Acquire(t.Context(), c)); c.Decision.Verdict == gate.VerdictAcquired {
 			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
 			_ = c.Finished()
-			_ = c.Store(t.Context())
-			c.Ended(t.Context())
+			_ = gatetest.Store(c)
+			c.Ended()
 		}
 		return c
 	}
@@ -223,11 +223,11 @@ func TestObservedUndoGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, begun := g.Open(order.Request{Method: "POST", Target: "/orders/42/undo", BodyState: order.BodyComplete}), time.Now()
-		step := c.Granted(t.Context(), c.Acquire(t.Context()))
+		step := c.Granted(gatetest.Acquire(t.Context(), c))
 		if took := time.Since(begun); !step.Forward || took > 3*time.Second {
 			t.Errorf("after %v: %+v", took, step)
 		}
-		c.Ended(t.Context())
+		c.Ended()
 	})
 }
 

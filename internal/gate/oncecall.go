@@ -13,43 +13,33 @@ import (
 // one command, so that Envoy waits for it as for any other call.
 const markTimeout = 2 * time.Second
 
-// acquire acquires the call's locks, and then decides what another call of the order may have
-// changed until then.
-func (c *Call) acquire(ctx context.Context) Grant {
-	marks := c.marks()
-	if marks { // it goes on even so
-		short, cancel := context.WithTimeout(ctx, markTimeout)
+// Acquire acquires the call's locks, and then decides what another call of the order may have
+// changed until then. It does not block. It calls then once, in another goroutine, which is for that
+// alone: pass the result to Granted, even after Ended.
+func (c *Call) Acquire(ctx context.Context, then func(Grant)) {
+	cancel := func() {}
+	if c.marks() { // it goes on even so
+		ctx, cancel = context.WithTimeout(ctx, markTimeout)
+	}
+	c.acquireLocks(ctx, func(g Grant) {
 		defer cancel()
-		ctx = short
-	}
-	g := c.acquireLocks(ctx, marks)
-	if g.Lease == nil || !c.hasOrder() {
-		return g
-	}
-	if g.Err == nil {
-		g.Err = c.recheck(ctx)
-	}
-	if g.Err == nil {
-		g.number, g.Err = c.numberWithin(ctx, g)
-	}
-	if storing, ok := g.order.(StoringLease); ok && c.undoes() && (g.Err == nil || marks) {
-		g.Err = cmp.Or(g.Err, storing.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
-	}
-	if g.Err != nil && !marks {
-		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
-		return Grant{Err: g.Err}
-	}
-	return g
+		if g.Lease != nil && c.hasOrder() {
+			if g.Err = cmp.Or(g.Err, c.recheck(ctx, &g)); g.Err != nil && !c.marks() {
+				giveBack(g.Lease)
+				g = Grant{Err: g.Err}
+			}
+		}
+		then(g)
+	})
 }
 
 // numberWithin returns from which number on the answer of a key counts, for a call within another one,
 // which may be about to undo what was settled before; 0: from the fence of the order.
-func (c *Call) numberWithin(ctx context.Context, g Grant) (int64, error) {
-	marks, ok := c.policy.Settle.Lock.(UndoneLocker)
-	if !ok || g.key == nil || c.lockRequest.PresentedLease == "" {
+func (c *Call) numberWithin(ctx context.Context, g *Grant) (int64, error) {
+	if g.key == nil || c.lockRequest.PresentedLease == "" {
 		return 0, nil
 	}
-	numbers, err := marks.Marked(ctx, c.lockRequest.IDs)
+	numbers, err := c.policy.Settle.Lock.Marked(ctx, c.lockRequest.IDs)
 	if err != nil {
 		return 0, err
 	}
@@ -69,18 +59,29 @@ func (c *Call) undoes() bool {
 }
 
 // recheck decides whether the conditions of a settlement hold, and whether the order of a create
-// exists. The call has its locks.
-func (c *Call) recheck(ctx context.Context) error {
-	if conditions := c.policy.conditions(); conditions != nil {
-		return conditions.Check(ctx, c.lockRequest.IDs, c.conditionValues)
+// exists, and suspends the answers that the call may undo. The call has its locks, or it marks.
+func (c *Call) recheck(ctx context.Context, g *Grant) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("a fault in ordergate: %v", fault)
+		}
+	}()
+	if conditions := c.policy.conditions(); conditions != nil && g.Err == nil {
+		err = conditions.Check(ctx, c.lockRequest.IDs, c.conditionValues)
 	}
-	if dedup := c.policy.dedup(); dedup != nil {
+	if dedup := c.policy.dedup(); dedup != nil && g.Err == nil {
 		switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
 		case VerdictDuplicate, VerdictUnavailable:
-			return dedupError(v)
+			err = dedupError(v)
 		}
 	}
-	return nil
+	if err == nil && g.Err == nil {
+		g.number, err = c.numberWithin(ctx, g)
+	}
+	if c.undoes() && (err == nil || c.marks()) {
+		err = cmp.Or(err, g.order.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
+	}
+	return err
 }
 
 // dedupError is the verdict of a [Dedup] that refuses a create which has its locks.
@@ -90,58 +91,45 @@ type dedupError Verdict
 func (e dedupError) Error() string { return "the order of the create: " + Verdict(e).String() }
 
 // acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
-// It holds all of them, or none. If it marks, there is a lease of the orders in either case.
-func (c *Call) acquireLocks(ctx context.Context, marks bool) Grant {
-	var g Grant
-	if c.hasKey() {
-		if g.key, g.Err = c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest()); g.Err != nil {
-			g.key, g.Err = nil, c.keyError(c.keptByOrder(ctx, g.Err))
-			if !marks {
-				return Grant{Err: g.Err}
-			}
-		}
-		if !c.hasOrder() {
-			g.Lease = g.key
-			return g
-		}
+// It gets all of them, or none. If it marks, there is a lease of the orders in either case.
+func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
+	if !c.hasKey() {
+		c.acquireOrder(ctx, Grant{}, then)
+		return
 	}
-	request, err := c.lockRequest, error(nil)
-	request.Marks = marks
-	if g.order, err = c.policy.Settle.acquire(ctx, request, c.limitID); err != nil && !marks {
-		if g.key != nil { // nothing was forwarded; if the release fails, the lock expires
-			_ = g.key.Release(context.WithoutCancel(ctx))
+	c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest(), func(key Lease, err error) {
+		if err != nil {
+			err = c.keyError(c.keptByOrder(ctx, err))
 		}
-		return Grant{Err: err}
-	}
-	g.Err = cmp.Or(g.Err, err)
-	g.Lease = g.order
-	if g.key != nil {
-		g.Lease = join(g.order, g.key, g.order.Owner())
-	}
-	return g
+		switch {
+		case err != nil && !c.marks():
+			then(Grant{Err: err})
+		case !c.hasOrder():
+			then(Grant{Lease: key, key: key})
+		default:
+			c.acquireOrder(ctx, Grant{key: key, Err: err}, then)
+		}
+	})
 }
 
-// acquireAsync is acquire for a call with one lock and no further decision. It returns false, and does nothing, for any
-// other call.
-func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
-	switch {
-	case (c.policy.dedup() != nil || c.policy.conditions() != nil || c.undoes()) && c.hasOrder(): // it blocks
-	case c.hasKey() && !c.hasOrder():
-		async, ok := c.policy.Once.Key.Lock.(AsyncLocker)
-		return ok && async.AcquireAsync(ctx, c.keyRequest(), func(lease Lease, err error) {
-			if err != nil {
-				then(Grant{Err: c.keyError(err)})
-				return
+// acquireOrder acquires the lock of the orders, for a call that has what it needs of its key.
+func (c *Call) acquireOrder(ctx context.Context, g Grant, then func(Grant)) {
+	request := c.lockRequest
+	request.Marks = c.marks()
+	c.policy.Settle.acquire(ctx, request, c.limitID, func(lease Lease, err error) {
+		if err != nil && !request.Marks {
+			if g.key != nil {
+				giveBack(g.key)
 			}
-			then(Grant{Lease: lease, key: lease})
-		})
-	case !c.hasKey() && c.policy.Settle.Limit == nil:
-		async, ok := c.policy.Settle.Lock.(AsyncLocker)
-		return ok && async.AcquireAsync(ctx, c.lockRequest, func(lease Lease, err error) {
-			then(Grant{Lease: lease, order: lease, Err: err})
-		})
-	}
-	return false
+			then(Grant{Err: err})
+			return
+		}
+		g.Err, g.order, g.Lease = cmp.Or(g.Err, err), lease, lease
+		if g.key != nil {
+			g.Lease = join(lease, g.key, lease.Owner())
+		}
+		then(g)
+	})
 }
 
 // keptByOrder returns the error of the key's lock, for a call that has an order too. The stored answer of
@@ -149,10 +137,6 @@ func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 func (c *Call) keptByOrder(ctx context.Context, err error) error {
 	stored, ok := errors.AsType[*StoredAnswer](err)
 	if !ok || !c.hasOrder() || c.undoes() { // a mark may be its own
-		return err
-	}
-	marks, ok := c.policy.Settle.Lock.(UndoneLocker)
-	if !ok {
 		return err
 	}
 	r, _, readErr := readAnswer(stored.Text)
@@ -163,7 +147,7 @@ func (c *Call) keptByOrder(ctx context.Context, err error) error {
 	if c.once.order != nil {
 		name = c.once.order.Name
 	}
-	switch undone, failed := marks.Undone(ctx, c.lockRequest.IDs, name, r.Fence); {
+	switch undone, failed := c.policy.Settle.Lock.Undone(ctx, c.lockRequest.IDs, name, r.Fence); {
 	case failed != nil:
 		return failed
 	case undone:
@@ -297,8 +281,8 @@ func (c *Call) finishOnce() Step {
 		step.NotStored = cmp.Or(step.NotStored, why)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
-			if storing, ok := c.orderLease.(StoringLease); ok && len(once.Forget) > 0 && !o.failed() {
-				storing.KeepSuspended()
+			if c.orderLease != nil && len(once.Forget) > 0 && !o.failed() {
+				c.orderLease.KeepSuspended()
 			}
 			return
 		}
@@ -325,43 +309,26 @@ func (c *Call) finishOnce() Step {
 
 // Store releases the call's locks and stores its answer. Call it once after [Call.Finished] has
 // requested it, and pass the end of the answer on afterwards: a client that has seen all of an
-// answer gets it again. It may run beside other methods of the call. Store blocks until Redis
-// has replied or ctx ends. With an error, the answer may be missing.
-func (c *Call) Store(ctx context.Context) error {
-	c.beforeStore()
-	err := c.lease.Release(ctx)
-	c.afterStore(err)
-	return err
-}
-
-// StoreAsync is Store for an adapter with Background. It does not block. It calls then once, before
-// it returns or from another goroutine; then must not block.
-func (c *Call) StoreAsync(ctx context.Context, then func(error)) {
-	c.beforeStore()
-	c.release(ctx, c.lease, func(err error) {
-		c.afterStore(err)
-		then(err)
-	})
-}
-
-func (c *Call) beforeStore() {
+// answer gets it again. It does not block. It calls then once, in another goroutine, when Redis has
+// replied. With an error, the answer may be missing.
+func (c *Call) Store(then func(error)) {
 	for _, change := range c.once.changes {
 		lease := c.orderLease
 		if change.once.Key != nil {
 			lease = c.keyLease
 		}
-		into, ok := lease.(StoringLease)
 		switch {
-		case !ok:
+		case lease == nil:
 		case change.result == OnceForgotten:
-			into.ForgetAnswers(change.once.Keep, change.once.undoes()...)
+			lease.ForgetAnswers(change.once.Keep, change.once.undoes()...)
 		default:
-			into.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
+			lease.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
 		}
 	}
-	if c.leaseDone != nil {
-		close(c.leaseDone)
-	}
+	c.lease.Release(func(err error) {
+		c.afterStore(err)
+		then(err)
+	})
 }
 
 func (c *Call) afterStore(err error) {

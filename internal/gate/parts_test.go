@@ -148,7 +148,7 @@ func TestPartsInKeysOfRequests(t *testing.T) {
 		if !c.NeedsLock {
 			t.Fatalf("tenant %s: %+v", tenant, c.Decision)
 		}
-		if grant := c.Acquire(t.Context()); grant.Err != nil {
+		if grant := gatetest.Acquire(t.Context(), c); grant.Err != nil {
 			t.Fatal(grant.Err)
 		}
 		for _, r := range keys.Requests() {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 )
 
 func TestSettle(t *testing.T) {
@@ -21,35 +22,35 @@ func TestSettle(t *testing.T) {
 		counted []string
 	}{
 		{"answered", func(ctx context.Context, c *gate.Call) {
-			c.Granted(ctx, c.Acquire(ctx))
+			c.Granted(gatetest.Acquire(ctx, c))
 			c.Answered(known)
 			c.Finished()
-			c.Ended(ctx)
+			c.Ended()
 		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed known"}},
 		{"answered in part", func(ctx context.Context, c *gate.Call) {
-			c.Granted(ctx, c.Acquire(ctx))
+			c.Granted(gatetest.Acquire(ctx, c))
 			c.Answered(known)
-			c.Ended(ctx)
+			c.Ended()
 		}, []string{"acquire 42", "hold: outcome unknown: " + gate.AnswerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"timed out", func(ctx context.Context, c *gate.Call) {
-			c.Granted(ctx, c.Acquire(ctx))
+			c.Granted(gatetest.Acquire(ctx, c))
 			c.Answered(timeout)
-			c.Ended(ctx)
+			c.Ended()
 		}, []string{"acquire 42", "hold: outcome unknown: response_timeout"}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"client leaves while it runs", func(ctx context.Context, c *gate.Call) {
-			c.Granted(ctx, c.Acquire(ctx))
-			c.Ended(ctx)
+			c.Granted(gatetest.Acquire(ctx, c))
+			c.Ended()
 		}, []string{"acquire 42", "hold: outcome unknown: the client or Envoy ended the call before an answer"},
 			[]string{"2 settle acquired", "2 closed unknown"}},
 		{"client leaves while it waits", func(ctx context.Context, c *gate.Call) {
-			g := c.Acquire(ctx)
-			c.Ended(ctx)
-			c.Granted(ctx, g)
+			g := gatetest.Acquire(ctx, c)
+			c.Ended()
+			c.Granted(g)
 		}, []string{"acquire 42", "release"}, []string{"2 closed not_forwarded"}},
 		{"could not be passed on", func(ctx context.Context, c *gate.Call) {
-			c.Granted(ctx, c.Acquire(ctx))
-			c.Unsent(ctx)
-			c.Ended(ctx)
+			c.Granted(gatetest.Acquire(ctx, c))
+			c.Unsent()
+			c.Ended()
 		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed not_forwarded"}},
 	}
 	for _, tt := range tests {
@@ -84,13 +85,13 @@ func TestSettleDenied(t *testing.T) {
 			b := newBench(t, tt.observe)
 			b.lock.Err = tt.err
 			c := settleCall(b)
-			if diff := cmp.Diff(tt.want, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+			if diff := cmp.Diff(tt.want, c.Granted(gatetest.Acquire(t.Context(), c))); diff != "" {
 				t.Error("step (-want +got):\n" + diff)
 			}
 			if c.Decision.Verdict != tt.verdict {
 				t.Errorf("verdict %s, want %s", c.Decision.Verdict, tt.verdict)
 			}
-			c.Ended(t.Context())
+			c.Ended()
 			if diff := cmp.Diff([]string{"acquire 42"}, b.lock.Journal.Lines()); diff != "" {
 				t.Error("did (-want +got):\n" + diff)
 			}
@@ -103,7 +104,7 @@ func TestSettleDenied(t *testing.T) {
 func TestObservedSettleShowsNoLease(t *testing.T) {
 	b := newBench(t, true)
 	c := settleCall(b)
-	if diff := cmp.Diff(gate.Step{Forward: true}, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+	if diff := cmp.Diff(gate.Step{Forward: true}, c.Granted(gatetest.Acquire(t.Context(), c))); diff != "" {
 		t.Error("step (-want +got):\n" + diff)
 	}
 }

@@ -104,13 +104,13 @@ func TestShareOfOrders(t *testing.T) {
 	for _, tt := range []struct{ id, did string }{{low, "acquire " + low + ", release"}, {high, "observed acquire " + high + ", observed release"}} {
 		b := newShareBench(t, gate.Share{Orders: lowShare})
 		c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/" + tt.id + "/settle", BodyState: order.BodyComplete})
-		step := c.Granted(t.Context(), c.Acquire(t.Context()))
+		step := c.Granted(gatetest.Acquire(t.Context(), c))
 		if (step.Lease == nil) != c.Observed() || !step.Forward {
 			t.Errorf("order %s: %+v, observed: %v", tt.id, step, c.Observed())
 		}
 		c.Answered(&gate.Response{Details: "via_upstream", Attempts: 1})
 		c.Finished()
-		c.Ended(t.Context())
+		c.Ended()
 		if did := b.lock.Journal.Short(); did != tt.did {
 			t.Errorf("order %s: %s, want %s", tt.id, did, tt.did)
 		}
@@ -123,7 +123,7 @@ func TestShareOfABusyOrder(t *testing.T) {
 	b.lock.Err, b.others.Err = gate.ErrBusy, gate.ErrBusy
 	for _, id := range []string{low, high} {
 		c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/" + id + "/settle", BodyState: order.BodyComplete})
-		step := c.Granted(t.Context(), c.Acquire(t.Context()))
+		step := c.Granted(gatetest.Acquire(t.Context(), c))
 		if step.Refuse == c.Observed() || c.Decision.Verdict != gate.VerdictBusy {
 			t.Errorf("order %s: %+v, verdict %s, observed: %v", id, step, c.Decision.Verdict, c.Observed())
 		}

@@ -55,84 +55,78 @@ func (g GateLocker) Key(id string) string {
 
 // Acquire implements gate.Locker. It takes at most the wait and one command to
 // Redis. That includes a command that starts behind one that hangs: the proxy's timeout would
-// expire before both have ended.
-func (g GateLocker) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
-	lease, err := g.acquireSince(ctx, request, time.Now())
-	if err != nil && request.Marks {
-		return &unlocked{g.undoing(request)}, err
-	}
-	return lease, err
-}
-
-// acquireSince is Acquire for a caller that has waited since start. The wait for a slot in
-// flight and the wait for the lock share one limit.
-func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, start time.Time) (gate.Lease, error) {
-	short, cancel := context.WithDeadline(ctx, start.Add(g.timeout))
-	defer cancel()
-	until := start.Add(g.wait)
-	var slot *flightSlot
-	for within := request.PresentedLease != ""; ; within = false { // a call that may be nested does not wait
-		var err error
-		if !within {
-			if slot, err = g.inFlight.await(short, g.rule, until, request.Client); err != nil {
-				return nil, err
-			}
-		}
-		held, err := g.acquireLocks(short, request, start, until)
-		if err != nil {
-			slot.end()
-			if short.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %v: %w", g.timeout, err)
-			}
-			return nil, err
-		}
-		if held.begins(slot, g, request) {
-			return held, nil
-		}
-		// Others have taken the slots. The call was not forwarded, so it releases the lock and
-		// waits again. A lock that cannot be released expires.
-		_ = held.Release(context.WithoutCancel(short))
-	}
-}
-
-// AcquireAsync implements gate.AsyncLocker, for one order.
-func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
-		return false
-	}
-	locker, err := g.unit.enter()
-	if err != nil {
-		return false // Acquire returns the error
-	}
+// expire before both have ended. The wait for a slot in flight and the wait for the lock share one
+// limit.
+func (g GateLocker) Acquire(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) {
 	start := time.Now()
 	short, cancel := context.WithDeadline(ctx, start.Add(g.timeout))
-	acquired := func(lease *redislock.Lease, err error) {
-		if err == nil {
-			cancel()
-			held := &heldLease{Lease: lease, unit: g.unit, undoes: g.undoing(request)}
-			if held.begins(nil, g, request) {
-				then(held, nil)
-				return
-			}
-			go func() { // it waits
-				_ = held.Release(context.WithoutCancel(ctx))
-				then(g.acquireSince(ctx, request, start))
-			}()
-			return
-		}
-		if short.Err() != nil && ctx.Err() == nil {
+	a := &acquisition{GateLocker: g, ctx: short, request: request, start: start, until: start.Add(g.wait)}
+	a.then = func(lease gate.Lease, err error) {
+		if err != nil && short.Err() != nil && ctx.Err() == nil {
 			err = fmt.Errorf("no answer within %v: %w", g.timeout, err)
 		}
 		cancel()
-		g.unit.leave()
-		then(nil, forGate(err))
+		if err != nil && request.Marks {
+			lease = &unlocked{g.undoing(request)}
+		}
+		then(lease, err)
 	}
-	if locker.AcquireAsync(short, g.Key(request.IDs[0]), acquired, g.options(request, start)...) {
-		return true
+	if request.PresentedLease != "" { // a call that may be nested does not wait
+		a.lock(nil, nil)
+		return
 	}
-	cancel()
-	g.unit.leave()
-	return false
+	a.await()
+}
+
+// acquisition is one Acquire.
+type acquisition struct {
+	GateLocker
+	ctx          context.Context // for as long as this exists
+	request      gate.LockRequest
+	start, until time.Time
+	then         func(gate.Lease, error)
+}
+
+// await waits for a slot in flight, and then for the lock.
+func (a *acquisition) await() {
+	a.inFlight.await(a.ctx, a.rule, a.until, a.request.Client, a.lock)
+}
+
+// lock takes the lock of a call that has its slot, or needs none yet.
+func (a *acquisition) lock(slot *flightSlot, err error) {
+	if err != nil {
+		a.then(nil, err)
+		return
+	}
+	locker, err := a.unit.enter()
+	if err != nil {
+		slot.end()
+		a.then(nil, err)
+		return
+	}
+	keys := make([]string, len(a.request.IDs))
+	for i, id := range a.request.IDs {
+		keys[i] = a.Key(id)
+	}
+	locker.AcquireAsync(a.ctx, keys, func(lease *redislock.Lease, err error) {
+		if err != nil {
+			a.unit.leave()
+			slot.end()
+			a.then(nil, forGate(err))
+			return
+		}
+		held := &heldLease{Lease: lease, unit: a.unit, undoes: a.undoing(a.request)}
+		if len(keys) > 1 {
+			held.fences = fencesOf(lease, keys)
+		}
+		if held.begins(slot, a.GateLocker, a.request) {
+			a.then(held, nil)
+			return
+		}
+		// Others have taken the slots. The call was not forwarded, so it releases the lock and
+		// waits again. A lock that cannot be released expires.
+		held.Release(func(error) { a.await() })
+	}, append(a.options(a.request, a.start), redislock.Until(a.until))...)
 }
 
 func (g GateLocker) options(request gate.LockRequest, start time.Time) []redislock.AcquireOption {
@@ -143,30 +137,6 @@ func (g GateLocker) options(request gate.LockRequest, start time.Time) []redislo
 	return []redislock.AcquireOption{
 		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose), stored,
 	}
-}
-
-func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, start, until time.Time) (*heldLease, error) {
-	locker, err := g.unit.enter()
-	if err != nil {
-		return nil, err
-	}
-	held, options := &heldLease{unit: g.unit, undoes: g.undoing(request)}, append(g.options(request, start), redislock.Until(until))
-	if len(request.IDs) == 1 {
-		held.Lease, err = locker.Acquire(ctx, g.Key(request.IDs[0]), options...)
-	} else {
-		keys := make([]string, len(request.IDs))
-		for i, id := range request.IDs {
-			keys[i] = g.Key(id)
-		}
-		if held.Lease, err = locker.AcquireAll(ctx, keys, options...); err == nil {
-			held.fences = fencesOf(held.Lease, keys)
-		}
-	}
-	if err != nil {
-		g.unit.leave()
-		return nil, forGate(err)
-	}
-	return held, nil
 }
 
 // forGate translates an error of a Locker.
@@ -212,21 +182,11 @@ func (l *heldLease) Fences() []int64 {
 }
 
 // Release implements gate.Lease.
-func (l *heldLease) Release(ctx context.Context) error {
-	l.undoes.end(ctx)
-	return l.released(l.Lease.Release(ctx))
-}
-
-// ReleaseAsync implements gate.AsyncLease.
-func (l *heldLease) ReleaseAsync(then func(error)) {
-	if l.undoes.acts() {
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), redisconn.CommandTimeout)
-			defer cancel()
-			l.undoes.end(ctx)
-		}()
-	}
-	l.Lease.ReleaseAsync(func(err error) { then(l.released(err)) })
+func (l *heldLease) Release(then func(error)) {
+	l.unit.set.lateEnds.run(func(ctx context.Context) {
+		l.undoes.end(ctx)
+		then(l.released(l.Lease.Release(ctx)))
+	})
 }
 
 // released acts on the end of a release. If it stores an answer and failed, the background
@@ -244,26 +204,26 @@ func (l *heldLease) released(err error) error {
 	return err
 }
 
-// StoreAnswer implements gate.StoringLease.
+// StoreAnswer implements gate.Lease.
 func (l *heldLease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	l.stores = true
 	l.Lease.StoreAnswer(name, text, brief, keep)
 }
 
-// SuspendAnswers implements gate.StoringLease.
+// SuspendAnswers implements gate.Lease.
 func (l *heldLease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	l.stores = true
 	l.undoes.begin(ctx, keep, names)
 	return l.Lease.SuspendAnswers(ctx, keep, names...)
 }
 
-// KeepSuspended implements gate.StoringLease.
+// KeepSuspended implements gate.Lease.
 func (l *heldLease) KeepSuspended() {
 	l.undoes.ends(redislock.UndoBegins)
 	l.Lease.KeepSuspended()
 }
 
-// ForgetAnswers implements gate.StoringLease.
+// ForgetAnswers implements gate.Lease.
 func (l *heldLease) ForgetAnswers(keep time.Duration, names ...string) {
 	l.stores = true
 	l.undoes.ends(redislock.UndoDone)
@@ -271,17 +231,19 @@ func (l *heldLease) ForgetAnswers(keep time.Duration, names ...string) {
 }
 
 // Hold implements gate.Lease. If the first attempt fails, the background repeats it.
-func (l *heldLease) Hold(ctx context.Context, reason string) error {
+func (l *heldLease) Hold(reason string) {
 	l.slot.holdFor(l.hold)
 	l.undoes.ends(redislock.UndoBegins)
-	l.undoes.end(ctx)
-	err := l.Lease.Hold(ctx, reason)
-	if err != nil && !errors.Is(err, redislock.ErrLost) {
-		l.unit.set.lateEnds.add(&lateEnd{lease: l, reason: reason})
-		return nil
-	}
-	l.end()
-	return err
+	ends := &l.unit.set.lateEnds
+	ends.run(func(ctx context.Context) {
+		l.undoes.end(ctx)
+		err := l.Lease.Hold(ctx, reason)
+		if err != nil && !errors.Is(err, redislock.ErrLost) {
+			ends.add(&lateEnd{lease: l, reason: reason})
+			return
+		}
+		l.end()
+	})
 }
 
 func (l *heldLease) end() {

@@ -63,10 +63,12 @@ func (l flightLimits) waiters() flightLimits {
 	return flightLimits{calls: waitersPerCall * l.calls, perClient: waitersPerCall * l.perClient}
 }
 
-// flightWaiter waits for a slot.
+// flightWaiter waits for a slot. It leaves the queue once: when it gets one, at the end of its wait, or
+// of its caller's context.
 type flightWaiter struct {
 	rule, client string
-	slot         chan *flightSlot // of capacity 1
+	then         func(*flightSlot, error)
+	stop         func()
 }
 
 // flightSlot is the slot of one call. The methods of nil do nothing.
@@ -89,85 +91,77 @@ func (f *inFlight) setLimits(rules map[string]flightLimits) {
 	f.wake()
 }
 
-// isFull reports whether a caller has to wait, or is refused.
-func (f *inFlight) isFull(rule, client string) bool {
-	if f == nil {
-		return false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.isFullLocked(rule, client)
-}
-
-// isFullLocked reports whether a call may not begin now. Waiting calls do not matter: they get
+// isFull reports whether a call may not begin now. Waiting calls do not matter: they get
 // a free slot at once.
-func (f *inFlight) isFullLocked(rule, client string) bool {
+func (f *inFlight) isFull(rule, client string) bool {
 	return !f.limits[rule].allow(f.of[client].calls, f.calls)
 }
 
-// await waits until a call may begin, or until the given time. The slot is nil if the call did
-// not have to wait: begin follows when it has its lock. The errors wrap
-// [gate.ErrOverloaded], except at the end of ctx.
-func (f *inFlight) await(ctx context.Context, rule string, until time.Time, client string) (*flightSlot, error) {
+// await calls then once: when a call may begin, at the given time, or at the end of ctx. It does not
+// block: then is called by the caller's goroutine if nothing is to be waited for, and by one of its own
+// otherwise. The slot is nil if the call did not have to wait: begin follows when it has its lock. The
+// errors wrap [gate.ErrOverloaded], except at the end of ctx.
+func (f *inFlight) await(ctx context.Context, rule string, until time.Time, client string, then func(*flightSlot, error)) {
 	if f == nil {
-		return nil, nil
+		then(nil, nil)
+		return
 	}
-	w, err := f.enqueue(rule, time.Until(until), client)
-	if w == nil {
-		return nil, err
+	if waits, err := f.enqueue(ctx, &flightWaiter{rule: rule, client: client, then: then}, until); !waits {
+		then(nil, err)
 	}
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case slot := <-w.slot:
-		return slot, nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-		err = fmt.Errorf("%w: the wait has ended", gate.ErrOverloaded)
-	}
-	f.dequeue(w).end()
-	return nil, err
 }
 
-// enqueue returns nil, without an error, if the call may begin.
-func (f *inFlight) enqueue(rule string, wait time.Duration, client string) (*flightWaiter, error) {
+// enqueue returns false, without an error, if the call may begin.
+func (f *inFlight) enqueue(ctx context.Context, w *flightWaiter, until time.Time) (waits bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	mine, limits := f.of[client], f.limits[rule]
-	switch {
-	case !f.isFullLocked(rule, client):
-		return nil, nil
+	mine, limits := f.of[w.client], f.limits[w.rule]
+	switch wait := time.Until(until); {
+	case !f.isFull(w.rule, w.client):
+		return false, nil
 	case wait <= 0:
-		return nil, fmt.Errorf("%w: there are %d, and %d of this client", gate.ErrOverloaded, f.calls, mine.calls)
+		return false, fmt.Errorf("%w: there are %d, and %d of this client", gate.ErrOverloaded, f.calls, mine.calls)
 	case mine.held > 0 && !limits.allow(mine.held, f.held):
-		return nil, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, mine.held)
+		return false, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, mine.held)
 	case !limits.waiters().allow(mine.waiting, len(f.queue)):
-		return nil, fmt.Errorf("%w: there are %d, and %d wait, %d of this client", gate.ErrOverloaded, f.calls, len(f.queue), mine.waiting)
+		return false, fmt.Errorf("%w: there are %d, and %d wait, %d of this client", gate.ErrOverloaded, f.calls, len(f.queue), mine.waiting)
+	default:
+		timer := time.AfterFunc(wait, func() { f.giveUp(w, fmt.Errorf("%w: the wait has ended", gate.ErrOverloaded)) })
+		unwatch := context.AfterFunc(ctx, func() { f.giveUp(w, ctx.Err()) })
+		w.stop = func() { timer.Stop(); unwatch() }
 	}
-	w := &flightWaiter{rule: rule, client: client, slot: make(chan *flightSlot, 1)}
 	f.queue = append(f.queue, w)
-	f.count(client, share{waiting: 1})
-	return w, nil
+	f.count(w.client, share{waiting: 1})
+	return true, nil
 }
 
-// dequeue removes a waiter from the queue. It returns the slot that the waiter got meanwhile.
-func (f *inFlight) dequeue(w *flightWaiter) *flightSlot {
+// giveUp ends the wait of a waiter, if it is in the queue.
+func (f *inFlight) giveUp(w *flightWaiter, err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i := slices.Index(f.queue, w); i >= 0 {
-		f.queue = slices.Delete(f.queue, i, i+1)
-		f.count(w.client, share{waiting: -1})
-		return nil
+	i := slices.Index(f.queue, w)
+	if i >= 0 {
+		f.dequeue(i)
 	}
-	return <-w.slot
+	f.mu.Unlock()
+	if i >= 0 {
+		w.then(nil, err)
+	}
+}
+
+// dequeue removes a waiter from the queue.
+func (f *inFlight) dequeue(i int) *flightWaiter {
+	w := f.queue[i]
+	f.queue = slices.Delete(f.queue, i, i+1)
+	f.count(w.client, share{waiting: -1})
+	w.stop()
+	return w
 }
 
 // begin counts a call that has its lock; nil: there are too many.
 func (f *inFlight) begin(rule, client string, nested bool) *flightSlot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !nested && f.isFullLocked(rule, client) {
+	if !nested && f.isFull(rule, client) {
 		return nil
 	}
 	return f.allot(client)
@@ -246,10 +240,9 @@ func (p *flightSlot) free() {
 // wake gives slots to the waiting calls that may begin now.
 func (f *inFlight) wake() {
 	for i := f.next(); i >= 0; i = f.next() {
-		w := f.queue[i]
-		f.queue = slices.Delete(f.queue, i, i+1)
-		f.count(w.client, share{waiting: -1})
-		w.slot <- f.allot(w.client)
+		w := f.dequeue(i)
+		slot := f.allot(w.client)
+		go w.then(slot, nil)
 	}
 }
 
@@ -258,7 +251,7 @@ func (f *inFlight) wake() {
 func (f *inFlight) next() int {
 	next := -1
 	for i, w := range f.queue {
-		if !f.isFullLocked(w.rule, w.client) && (next < 0 || f.of[w.client].calls < f.of[f.queue[next].client].calls) {
+		if !f.isFull(w.rule, w.client) && (next < 0 || f.of[w.client].calls < f.of[f.queue[next].client].calls) {
 			next = i
 		}
 	}

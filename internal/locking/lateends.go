@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -27,18 +28,50 @@ const (
 	storeWithin = 10 * time.Minute
 )
 
-// lateEnds repeats what ends a lease, and what Redis did not take at first, until it has or the
-// lease has ended. One goroutine does so, and only while any are pending. Only a Redis that
+// lateEnds runs what ends a lease, and repeats what Redis did not take at first, until it has or the
+// lease has ended. One goroutine repeats, and only while any are pending. Only a Redis that
 // replies grants leases, so there are at most as many as there were leases when it became
 // unreachable. The zero value is empty. It is safe for concurrent use.
 type lateEnds struct {
 	mu      sync.Mutex
+	running int // of run; one more while any are pending
 	pending []*lateEnd
-	idle    chan struct{} // closed when none is pending; nil: none is
+	repeats bool          // a goroutine repeats those that are pending
+	idle    chan struct{} // closed when nothing is running; nil: nothing is
 	cancel  context.CancelFunc
 	closed  bool
 	worker  sync.WaitGroup
 	held    atomic.Int64 // locks, since none was pending
+}
+
+// run ends a lease in the background, within gate.CleanupTimeout.
+func (l *lateEnds) run(do func(context.Context)) {
+	l.mu.Lock()
+	l.beginLocked()
+	l.mu.Unlock()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), gate.CleanupTimeout)
+		defer cancel()
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.doneLocked()
+		}()
+		do(ctx)
+	}()
+}
+
+func (l *lateEnds) beginLocked() {
+	if l.running++; l.running == 1 {
+		l.idle = make(chan struct{})
+	}
+}
+
+func (l *lateEnds) doneLocked() {
+	if l.running--; l.running == 0 {
+		close(l.idle)
+		l.idle = nil
+	}
 }
 
 // lateEnd is the hold of a lease, or its release if that stores an answer.
@@ -57,15 +90,16 @@ func (l *lateEnds) add(p *lateEnd) {
 		return
 	}
 	l.pending = append(l.pending, p)
-	if l.idle == nil {
-		l.idle = make(chan struct{})
+	if !l.repeats {
+		l.repeats = true
+		l.beginLocked()
 		var ctx context.Context
 		ctx, l.cancel = context.WithCancel(context.Background())
-		l.worker.Go(func() { l.run(ctx) })
+		l.worker.Go(func() { l.repeat(ctx) })
 	}
 }
 
-func (l *lateEnds) run(ctx context.Context) {
+func (l *lateEnds) repeat(ctx context.Context) {
 	timer := time.NewTimer(retryPause)
 	defer timer.Stop()
 	for {
@@ -89,8 +123,8 @@ func (l *lateEnds) run(ctx context.Context) {
 				batch[0].log().Info("locks are held that Redis did not take at first", "count", n)
 			}
 			l.pending = nil
-			close(l.idle)
-			l.idle = nil
+			l.repeats = false
+			l.doneLocked()
 			l.cancel()
 			l.mu.Unlock()
 			return
@@ -164,7 +198,7 @@ func (p *lateEnd) abandon() {
 
 func (p *lateEnd) log() *slog.Logger { return p.lease.unit.log }
 
-// await blocks until none is pending, or ctx ends.
+// await blocks until nothing is running or pending, or ctx ends.
 func (l *lateEnds) await(ctx context.Context) {
 	l.mu.Lock()
 	idle := l.idle
@@ -178,7 +212,7 @@ func (l *lateEnds) await(ctx context.Context) {
 	}
 }
 
-// close abandons those that are pending.
+// close abandons those that are pending, and waits for what is running.
 func (l *lateEnds) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -187,4 +221,5 @@ func (l *lateEnds) close() {
 	}
 	l.mu.Unlock()
 	l.worker.Wait()
+	l.await(context.Background())
 }

@@ -42,7 +42,7 @@ func (g GateLocker) undoing(request gate.LockRequest) *undoing {
 	return u
 }
 
-// Undone implements gate.UndoneLocker.
+// Undone implements gate.Locker.
 func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error) {
 	keys := make([]string, len(ids))
 	for i, id := range ids {
@@ -51,7 +51,7 @@ func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence
 	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, keys...)
 }
 
-// Marked implements gate.UndoneLocker.
+// Marked implements gate.Locker.
 func (g GateLocker) Marked(ctx context.Context, ids []string) ([]int64, error) {
 	keys := make([]string, len(ids))
 	for i, id := range ids {
@@ -78,12 +78,9 @@ func (u *undoing) ends(step redislock.UndoStep) {
 	}
 }
 
-// acts reports whether end does anything.
-func (u *undoing) acts() bool { return u != nil && u.begun }
-
 // end changes the stored answers. An error does not keep the call from its end: they stay suspended.
 func (u *undoing) end(ctx context.Context) {
-	if u.acts() {
+	if u != nil && u.begun {
 		u.mark(ctx, u.step)
 	}
 }
@@ -116,36 +113,37 @@ func (l *unlocked) Fences() []int64 { return make([]int64, len(l.undoes.keys)) }
 // Owner implements gate.Lease.
 func (l *unlocked) Owner() string { return "" }
 
-// Lost implements gate.Lease.
-func (l *unlocked) Lost() <-chan struct{} { return nil }
+// NotifyLost implements gate.Lease.
+func (l *unlocked) NotifyLost(func()) {}
 
 // Ended implements gate.Lease.
 func (l *unlocked) Ended() bool { return false }
 
 // Release implements gate.Lease.
-func (l *unlocked) Release(ctx context.Context) error {
-	l.undoes.end(ctx)
-	return nil
+func (l *unlocked) Release(then func(error)) {
+	l.undoes.unit.set.lateEnds.run(func(ctx context.Context) {
+		l.undoes.end(ctx)
+		then(nil)
+	})
 }
 
 // Hold implements gate.Lease.
-func (l *unlocked) Hold(ctx context.Context, _ string) error {
+func (l *unlocked) Hold(string) {
 	l.undoes.ends(redislock.UndoBegins)
-	l.undoes.end(ctx)
-	return nil
+	l.Release(func(error) {})
 }
 
-// StoreAnswer implements gate.StoringLease.
+// StoreAnswer implements gate.Lease.
 func (l *unlocked) StoreAnswer(string, string, string, time.Duration) {}
 
-// ForgetAnswers implements gate.StoringLease.
+// ForgetAnswers implements gate.Lease.
 func (l *unlocked) ForgetAnswers(time.Duration, ...string) { l.undoes.ends(redislock.UndoDone) }
 
-// SuspendAnswers implements gate.StoringLease.
+// SuspendAnswers implements gate.Lease.
 func (l *unlocked) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	l.undoes.begin(ctx, keep, names)
 	return nil
 }
 
-// KeepSuspended implements gate.StoringLease.
+// KeepSuspended implements gate.Lease.
 func (l *unlocked) KeepSuspended() { l.undoes.ends(redislock.UndoBegins) }

@@ -170,14 +170,23 @@ func TestFencesInTheOrderAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lease, err := locker.Acquire(t.Context(), gate.LockRequest{IDs: ids})
-	if err != nil {
-		t.Fatal(err)
+	granted := make(chan gate.Lease, 1)
+	locker.Acquire(t.Context(), gate.LockRequest{IDs: ids}, func(lease gate.Lease, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- lease
+	})
+	lease := <-granted
+	if lease == nil {
+		return
 	}
 	if diff := cmp.Diff(want, lease.Fences()); diff != "" {
 		t.Error("fences (-want +got):\n" + diff)
 	}
-	if err := lease.Release(t.Context()); err != nil {
+	released := make(chan error, 1)
+	lease.Release(func(err error) { released <- err })
+	if err := <-released; err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,35 +12,89 @@ import (
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
-// acquireAll takes the locks of sorted keys, group by group, all or none. What
-// was taken is renewed while the rest is waited for.
+// acquisition takes the locks of sorted keys, group by group, all or none. What was taken is
+// renewed while the rest is waited for.
 //
 // No two calls wait for each other: groups, and the keys of each, are taken in one
 // order everywhere.
-func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption, end time.Time) (*Lease, error) {
-	owner := l.newOwner()
-	var taken []*Lease
-	fail := func(err error) (*Lease, error) {
-		for _, lease := range taken {
-			l.releaseAsync(ctx, lease)
-		}
-		return nil, l.ofAll(ctx, keys, o.stored, err)
-	}
+type acquisition struct {
+	locker *Locker
+	ctx    context.Context // the caller's, for as long as this exists
+	owner  string
+	opts   AcquireOption
+	end    time.Time // of the wait
+	then   func(*Lease, error)
+
+	keys   []string   // all
+	groups [][]string // what is left to take
+	taken  []*Lease
+}
+
+func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption, end time.Time, then func(*Lease, error)) {
+	a := &acquisition{locker: l, ctx: ctx, owner: l.newOwner(), opts: o, end: end, then: then, keys: keys}
 	taken, rest, err := l.reenterEach(ctx, keys, o)
+	a.taken = taken
 	if err != nil {
-		return fail(err)
+		a.fail(err)
+		return
 	}
-	for _, group := range l.groups(rest) {
-		leases, err := l.acquireGroup(ctx, group, owner, o, end)
-		taken = append(taken, leases...)
-		if err != nil {
-			return fail(err)
+	a.groups = l.groups(rest)
+	a.next()
+}
+
+// next takes what is left: of each group as many as are free by one script. For the first that is
+// taken it waits in the queue like any other caller, holding those before it: so a group is passed
+// over no more often than a single lock. A Locker that does not wait takes all or none.
+func (a *acquisition) next() {
+	for len(a.groups) > 0 {
+		group := a.groups[0]
+		if len(group) > 1 {
+			lease, err := a.locker.tryGroup(a.ctx, group, a.owner, a.opts)
+			if lease != nil {
+				a.taken = append(a.taken, lease)
+				group = group[len(lease.parts):]
+			}
+			if err == nil && len(group) > 0 && !a.locker.opts.waits() {
+				err = ErrBusy
+			}
+			if err != nil {
+				a.fail(err)
+				return
+			}
 		}
+		if len(group) == 0 {
+			a.groups = a.groups[1:]
+			continue
+		}
+		a.groups[0] = group[1:]
+		a.locker.take(a.ctx, group[0], a.owner, a.opts, a.end, func(lease *Lease, err error) {
+			if err != nil {
+				a.fail(err)
+				return
+			}
+			a.taken = append(a.taken, lease)
+			a.next()
+		})
+		return
 	}
-	if len(taken) == 1 {
-		return taken[0], nil
+	if len(a.taken) == 1 {
+		a.then(a.taken[0], nil)
+		return
 	}
-	return l.join(taken[0].owner, o, taken, fail) // the presented owner, if any part has it
+	lease, err := a.locker.join(a.taken[0].owner, a.opts, a.taken) // the presented owner, if any part has it
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	a.then(lease, nil)
+}
+
+// fail gives back what was taken.
+func (a *acquisition) fail(err error) {
+	for _, lease := range a.taken {
+		a.locker.releaseAsync(a.ctx, lease)
+	}
+	a.then(nil, a.locker.ofAll(a.ctx, a.keys, a.opts.stored, err))
 }
 
 // groups splits sorted keys into those that one script can take.
@@ -68,12 +122,12 @@ func (l *Locker) groups(keys []string) [][]string {
 
 // join makes one lease of several, unless one of them was lost while the others
 // were waited for.
-func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(error) (*Lease, error)) (*Lease, error) {
+func (l *Locker) join(owner string, o AcquireOption, leases []*Lease) (*Lease, error) {
 	var parts []part
 	asked := time.Now()
 	for _, lease := range leases {
 		if lease.Ended() {
-			return fail(ErrLost)
+			return nil, ErrLost
 		}
 		lease.mu.Lock()
 		since := lease.until.Add(-l.validity())
@@ -92,42 +146,6 @@ func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(
 		lease.finish() // renewed by the joined one now
 	}
 	return joined, nil
-}
-
-// acquireGroup takes the locks at sorted keys of one slot, as many as are free by one
-// script. For the first that is taken it waits in the queue like any other caller, holding
-// those before it: so a group is passed over no more often than a single lock. A Locker
-// that does not wait takes all or none.
-func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, o AcquireOption, end time.Time) ([]*Lease, error) {
-	var taken []*Lease
-	for len(keys) > 1 {
-		lease, err := l.tryGroup(ctx, keys, owner, o)
-		if lease != nil {
-			taken = append(taken, lease)
-			keys = keys[len(lease.parts):]
-		}
-		switch {
-		case err != nil:
-			return taken, err
-		case len(keys) == 0:
-			return taken, nil
-		case !l.opts.waits():
-			return taken, ErrBusy
-		}
-		if lease, err = l.take(ctx, keys[0], owner, o, end); err != nil {
-			return taken, err
-		}
-		taken = append(taken, lease)
-		keys = keys[1:]
-	}
-	if len(keys) == 1 {
-		lease, err := l.take(ctx, keys[0], owner, o, end)
-		if err != nil {
-			return taken, err
-		}
-		taken = append(taken, lease)
-	}
-	return taken, nil
 }
 
 // tryGroup asks Redis once for the locks of one slot. The lease is of those before the first

@@ -13,12 +13,10 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// acquireAsync is Acquire by AcquireAsync where there is one.
+// acquireAsync is Acquire by AcquireAsync.
 func acquireAsync(ctx context.Context, l *Locker, key string) (*Lease, error) {
 	got := make(chan result, 1)
-	if !l.AcquireAsync(ctx, key, func(lease *Lease, err error) { got <- result{lease, err} }) {
-		return l.Acquire(ctx, key)
-	}
+	l.AcquireAsync(ctx, []string{key}, func(lease *Lease, err error) { got <- result{lease, err} })
 	r := <-got
 	return r.lease, r.err
 }
@@ -30,18 +28,14 @@ func TestAcquireAsync(t *testing.T) {
 		holder := newLocker(t, c, Options{})
 		begin := func(l *Locker, ctx context.Context) <-chan result {
 			got := make(chan result, 1)
-			if !l.AcquireAsync(ctx, "k", func(lease *Lease, err error) { got <- result{lease, err} }) {
-				t.Fatal("it does not")
-			}
+			l.AcquireAsync(ctx, []string{"k"}, func(lease *Lease, err error) { got <- result{lease, err} })
 			return got
 		}
 		t.Run("released by another process", func(t *testing.T) {
 			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
 			got := begin(l, t.Context())
 			bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
-			done := make(chan struct{})
-			held.ReleaseAsync(func(error) { close(done) })
-			<-done
+			release(t, held)
 			release(t, (<-got).ok(t))
 		})
 		t.Run("one after the other", func(t *testing.T) {
@@ -49,12 +43,12 @@ func TestAcquireAsync(t *testing.T) {
 			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
 			got := make(chan result, callers)
 			for range callers {
-				l.AcquireAsync(t.Context(), "k", func(lease *Lease, err error) { got <- result{lease, err} })
+				l.AcquireAsync(t.Context(), []string{"k"}, func(lease *Lease, err error) { got <- result{lease, err} })
 			}
 			bedtest.Eventually(t, "they wait", func() bool { return l.Waiting() == callers })
 			release(t, held)
 			for range callers { // handed over within the process
-				(<-got).ok(t).ReleaseAsync(func(error) {})
+				(<-got).ok(t).Release(context.Background())
 			}
 			bedtest.Eventually(t, "nobody waits", func() bool { return l.Waiting() == 0 && l.Held() == 0 })
 		})
@@ -95,31 +89,6 @@ func TestAcquireAsync(t *testing.T) {
 				t.Errorf("after Close: %v, want ErrClosed", r.err)
 			}
 		})
-		t.Run("stores", func(t *testing.T) {
-			l, done := newLocker(t, c, Options{}), make(chan error, 1)
-			lease := (<-begin(l, t.Context())).ok(t)
-			lease.StoreAnswer("pay", "paid", "", time.Minute)
-			lease.ReleaseAsync(func(err error) { done <- err })
-			bedtest.Check(t, <-done)
-			if texts, err := ReadStored(t.Context(), c, "pay", "k"); err != nil || texts[0].Text != "paid" {
-				t.Errorf("stored: %v, %v", texts, err)
-			}
-			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
-		})
-		t.Run("stores although it is lost", func(t *testing.T) {
-			l, done := newLocker(t, c, Options{}), make(chan error, 1)
-			lease := (<-begin(l, t.Context())).ok(t)
-			bedtest.Check(t, c.Del(t.Context(), "k").Err())
-			lease.StoreAnswer("pay", "paid", "", time.Minute)
-			lease.ReleaseAsync(func(err error) { done <- err })
-			if err := <-done; !errors.Is(err, ErrLost) {
-				t.Errorf("released: %v, want ErrLost", err)
-			}
-			if texts, err := ReadStored(t.Context(), c, "pay", "k"); err != nil || texts[0].Text != "paid" {
-				t.Errorf("stored: %v, %v", texts, err)
-			}
-			bedtest.Check(t, c.Del(t.Context(), StoredKey("k", "pay")).Err())
-		})
 		t.Run("lost", func(t *testing.T) {
 			l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
 			lease, lost := (<-begin(l, t.Context())).ok(t), make(chan struct{})
@@ -131,7 +100,7 @@ func TestAcquireAsync(t *testing.T) {
 			again := make(chan struct{})
 			lease.NotifyLost(func() { close(again) })
 			<-again
-			lease.ReleaseAsync(func(error) {})
+			lease.Release(context.Background())
 		})
 	})
 }
@@ -146,13 +115,13 @@ func TestManyWaitWithoutGoroutines(t *testing.T) {
 	var granted atomic.Int32
 	before := runtime.NumGoroutine()
 	for range callers {
-		l.AcquireAsync(t.Context(), "k", func(lease *Lease, err error) {
+		l.AcquireAsync(t.Context(), []string{"k"}, func(lease *Lease, err error) {
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			granted.Add(1)
-			lease.ReleaseAsync(func(error) {})
+			lease.Release(context.Background())
 		})
 	}
 	// Other tests run beside this one.

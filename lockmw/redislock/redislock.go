@@ -220,13 +220,7 @@ func (o AcquireOption) storedBefore() string {
 // reason, when it returns an error, no lock is left behind: one whose grant got
 // lost on its way is released.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	start, o := time.Now(), merge(opts)
-	lease, err := l.acquireOne(ctx, key, o, o.end(l.opts.Wait, start))
-	l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
-	if err != nil {
-		return nil, fmt.Errorf("acquiring lock %s: %w", key, err)
-	}
-	return lease, nil
+	return l.AcquireAll(ctx, []string{key}, opts...)
 }
 
 // AcquireAll takes the locks at all the keys, or none, and returns one lease of
@@ -234,21 +228,48 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption)
 // order, so that two calls with keys in common cannot each hold what the other
 // waits for. Exclusive locks take one round trip for each cluster slot. For the
 // rest it is like Acquire; the options' wait covers all keys.
-func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireOption) (*Lease, error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	switch len(keys) {
+func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireOption) (lease *Lease, err error) {
+	done := make(chan struct{})
+	l.acquire(ctx, keys, merge(opts), func(granted *Lease, failed error) {
+		lease, err = granted, failed
+		close(done)
+	})
+	<-done
+	return lease, err
+}
+
+// AcquireAsync is AcquireAll for a caller that must not block. It calls then once, in a goroutine
+// for that alone, with what AcquireAll would return. Nothing waits in a goroutine until then.
+func (l *Locker) AcquireAsync(ctx context.Context, keys []string, then func(*Lease, error), opts ...AcquireOption) {
+	go l.acquire(ctx, keys, merge(opts), then)
+}
+
+// acquire asks Redis in the caller's goroutine, and waits without one. It calls then once, in the
+// caller's goroutine or in another one, which is for that alone.
+func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, then func(*Lease, error)) {
+	if len(keys) > 1 {
+		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	}
+	start := time.Now()
+	done := func(lease *Lease, err error) {
+		l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
+		switch {
+		case err == nil:
+		case len(keys) == 1:
+			err = fmt.Errorf("acquiring lock %s: %w", keys[0], err)
+		default:
+			err = fmt.Errorf("acquiring %d locks: %w", len(keys), err)
+		}
+		then(lease, err)
+	}
+	switch end := o.end(l.opts.Wait, start); len(keys) {
 	case 0:
-		return nil, errors.New("acquiring locks: no keys")
+		then(nil, errors.New("acquiring locks: no keys"))
 	case 1:
-		return l.Acquire(ctx, keys[0], opts...)
+		l.acquireOne(ctx, keys[0], o, end, done)
+	default:
+		l.acquireAll(ctx, keys, o, end, done)
 	}
-	start, o := time.Now(), merge(opts)
-	lease, err := l.acquireAll(ctx, keys, o, o.end(l.opts.Wait, start))
-	l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
-	if err != nil {
-		return nil, fmt.Errorf("acquiring %d locks: %w", len(keys), err)
-	}
-	return lease, nil
 }
 
 func resultOf(ctx context.Context, err error) Result {

@@ -81,7 +81,7 @@ func abortsAsync(t *testing.T, b *bench) {
 	if b.opts.Kind == Fair || b.quorum {
 		t.Skip("they wait in a goroutine")
 	}
-	abortsOf(t, b, acquireAsync, func(lease *Lease) { lease.ReleaseAsync(func(error) {}) })
+	abortsOf(t, b, acquireAsync, func(lease *Lease) { lease.Release(context.Background()) })
 }
 
 func abortsOf(t *testing.T, b *bench, acquire func(context.Context, *Locker, string) (*Lease, error), release func(*Lease)) {

@@ -2,7 +2,10 @@ package redislock
 
 import (
 	"context"
+	"errors"
+	"math"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -53,82 +56,171 @@ func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 	return d
 }
 
-// waitLoop is the wait of one caller.
-type waitLoop struct {
+// wait is the wait of one caller for one lock. It needs no goroutine: each event (a release, the
+// poll, the end of the wait, of the caller's context or of the Locker) comes in one of its own,
+// which asks Redis if that is due. An event that comes meanwhile is looked at by that goroutine.
+type wait struct {
 	locker  *Locker
-	waiter  *waiter
-	channel string // its release is published there
-	poll    *time.Timer
-	over    *time.Timer
-	head    bool // the poll is ours to do
-	last    bool // the wait is over: there is one more attempt at most
-	asked   bool // that attempt was made
+	ctx     context.Context // the caller's, for as long as this exists
+	then    func(*Lease, error)
+	waiter  waiter
+	channel string      // its release is published there
+	unwatch func() bool // of ctx
+
+	mu       sync.Mutex
+	poll     *time.Timer
+	deadline *time.Timer
+	due      bool // the poll has come
+	head     bool // the poll is ours to do
+	last     bool // the wait is over: there is one more attempt at most
+	asked    bool // that attempt was made
+	asking   bool // an attempt is on its way
+	over     bool // then was called, or is about to be
 }
 
-// startWait queues a waiter and begins its wait; its first poll comes at once. It returns
-// nil when as many wait already as may. Call dequeue when the wait is over.
-func (l *Locker) startWait(key string, s *waiter, end time.Time) *waitLoop {
-	v := l.enqueue(key, s)
-	if v != nil {
-		v.poll, v.over = time.NewTimer(0), time.NewTimer(time.Until(end))
+// take takes one lock for a new owner. It asks Redis in the caller's goroutine, and waits without
+// one. It calls then once, in the caller's goroutine or in another one, which is for that alone.
+//
+// Redis puts a caller to which it refuses a fair lock into the queue of the lock. So such a caller
+// joins our queue first and leaves it last: no more callers of this Locker are in Redis's queue
+// than may wait.
+func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, end time.Time, then func(*Lease, error)) {
+	left, fair := time.Duration(notKnown), l.opts.Kind == Fair && l.opts.waits()
+	if !fair && !l.waiters.occupied(key) {
+		a, err := l.try(ctx, key, owner, o)
+		if err != nil || a.granted() {
+			then(l.leaseOf(key, o, a), err)
+			return
+		}
+		left = a.left
 	}
-	return v
+	v := &wait{locker: l, ctx: ctx, then: then, due: fair, waiter: waiter{owner: owner, opts: o}}
+	v.waiter.wake = func() { v.on(nil) }
+	var ok bool
+	if v.channel, ok = l.enqueue(key, &v.waiter); !ok {
+		then(nil, ErrBusy)
+		return
+	}
+	v.mu.Lock()
+	v.head = l.waiters.first(&v.waiter)
+	v.poll = time.AfterFunc(math.MaxInt64, func() { v.on(&v.due) })
+	v.deadline = time.AfterFunc(time.Until(end), func() { v.on(&v.last) })
+	v.unwatch = context.AfterFunc(ctx, v.waiter.wake)
+	if !fair {
+		v.refused(left)
+	}
+	v.run()
 }
 
-// enqueue is startWait without the timers.
-func (l *Locker) enqueue(key string, s *waiter) *waitLoop {
+// enqueue adds a waiter to its queue, if another one may wait.
+func (l *Locker) enqueue(key string, w *waiter) (channel string, ok bool) {
 	if !l.opts.waits() {
-		return nil
+		return "", false
 	}
-	channel, ok := l.waiters.enqueue(key, s)
-	if !ok {
-		return nil
-	}
-	return &waitLoop{locker: l, waiter: s, channel: channel, head: l.waiters.first(s)}
+	return l.waiters.enqueue(key, w)
 }
 
-// dequeue ends the wait. It returns the lease that was handed over at the last moment, if
-// any. Next wakes the next waiter to ask Redis at once.
-func (v *waitLoop) dequeue(next bool) *Lease {
+// leaseOf returns the lease of an answer; nil: it was not granted.
+func (l *Locker) leaseOf(key string, o AcquireOption, a answer) *Lease {
+	if !a.granted() {
+		return nil
+	}
+	return l.newLease(a.owner, o, a.asked, a.part(key))
+}
+
+// on is an event, which sets what it is about.
+func (v *wait) on(what *bool) {
+	v.mu.Lock()
+	if what != nil {
+		*what = true
+	}
+	v.run()
+}
+
+// run does what is due. The mutex is held, and unlocked.
+func (v *wait) run() {
+	for !v.over && !v.asking {
+		lease, ask, err := v.step()
+		if ask {
+			lease, err = v.ask()
+		}
+		if lease != nil || err != nil {
+			v.finish(lease, err)
+			return
+		}
+		if !ask {
+			break
+		}
+	}
+	v.mu.Unlock()
+}
+
+// ask asks Redis for the lock. The mutex is held, but not meanwhile.
+func (v *wait) ask() (*Lease, error) {
+	v.asking = true
+	v.mu.Unlock()
+	key := v.waiter.queue.key
+	a, err := v.locker.try(v.ctx, key, v.waiter.owner, v.waiter.opts)
+	v.mu.Lock()
+	v.asking = false
+	if err == nil && !a.granted() {
+		v.refused(a.left)
+	}
+	return v.locker.leaseOf(key, v.waiter.opts, a), err
+}
+
+// finish ends the wait and calls then. A lease that comes too late is given back. The mutex is
+// held, and unlocked.
+func (v *wait) finish(lease *Lease, err error) {
+	v.over = true
+	v.mu.Unlock()
+	v.unwatch()
 	v.poll.Stop()
-	v.over.Stop()
-	lease := v.locker.waiters.dequeue(v.waiter, next)
+	v.deadline.Stop()
+	l := v.locker
+	if l.opts.Kind == Fair && err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(v.ctx), cleanupTime)
+		l.cleanup.Go(func() {
+			defer cancel()
+			l.dequeue(ctx, v.waiter.queue.key, v.waiter.owner)
+			v.dequeue(false)
+		})
+		v.then(nil, err)
+		return
+	}
+	// The others find a stored answer, too.
+	late := v.dequeue(err == nil && l.opts.Kind.shared() || isStored(err))
+	switch {
+	case late == nil || late == lease:
+	case errors.Is(err, ErrBusy): // handed over as the wait ended
+		lease, err = late, nil
+	default:
+		l.releaseAsync(v.ctx, late)
+	}
+	v.then(lease, err)
+}
+
+// dequeue leaves the queue. It returns the lease that was handed over at the last moment, if any.
+// Next wakes the next waiter to ask Redis at once.
+func (v *wait) dequeue(next bool) *Lease {
+	lease := v.locker.waiters.dequeue(&v.waiter, next)
 	v.locker.subscribe(v.channel)
 	return lease
 }
 
-// next blocks until the lock was handed over (a lease), until it is time to ask
-// Redis (neither lease nor error), or until the wait is over.
-func (v *waitLoop) next(ctx context.Context) (*Lease, error) {
-	for !v.asked {
-		polled := false
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-v.locker.closed.Done():
-		case <-v.over.C:
-			v.last = true
-		case <-v.poll.C:
-			polled = true
-		case <-v.waiter.signal:
-		}
-		if lease, ask, err := v.step(polled); lease != nil || ask || err != nil {
-			return lease, err
-		}
-	}
-	return nil, ErrBusy
-}
-
-// step returns what the caller is to do now: take a lease that was handed over, ask Redis,
-// end with an error, or nothing. Polled: its poll has come.
-func (v *waitLoop) step(polled bool) (lease *Lease, ask bool, err error) {
+// step returns what is to be done now: take a lease that was handed over, ask Redis, end with an
+// error, or nothing. The mutex is held.
+func (v *wait) step() (lease *Lease, ask bool, err error) {
 	switch {
+	case v.ctx.Err() != nil:
+		return nil, false, v.ctx.Err()
 	case v.locker.closed.Err() != nil:
 		return nil, false, ErrClosed
 	case v.asked:
 		return nil, false, ErrBusy
 	}
-	t := v.locker.waiters.nextAction(v.waiter, time.Now(), polled || v.last)
+	t := v.locker.waiters.nextAction(&v.waiter, time.Now(), v.due || v.last)
+	v.due = false
 	switch {
 	case t.grant != nil:
 		return t.grant, false, nil
@@ -148,8 +240,8 @@ func (v *waitLoop) step(polled bool) (lease *Lease, ask bool, err error) {
 }
 
 // refused has the next attempt come when the lock may be free.
-func (v *waitLoop) refused(left time.Duration) {
-	v.locker.waiters.refused(v.waiter)
+func (v *wait) refused(left time.Duration) {
+	v.locker.waiters.refused(&v.waiter)
 	v.locker.subscribe(v.channel)
 	v.poll.Reset(v.pause(left))
 }
@@ -157,7 +249,7 @@ func (v *waitLoop) refused(left time.Duration) {
 // pause returns how long to wait for the next attempt. A fair lock is asked for often
 // enough to stay in its queue in Redis; a lock in format String may have holders that
 // publish nothing.
-func (v *waitLoop) pause(left time.Duration) time.Duration {
+func (v *wait) pause(left time.Duration) time.Duration {
 	o := &v.locker.opts
 	wakes := o.Kind != Fair && o.Format == Redisson && v.locker.subscribed(v.channel)
 	return o.Wait.pause(left, wakes)

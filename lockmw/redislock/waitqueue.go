@@ -41,8 +41,7 @@ type waiter struct {
 	owner string
 	opts  AcquireOption
 
-	signal chan struct{} // something below has changed
-	wake   func()        // instead of signal, in a goroutine of its own; nil: signal
+	wake   func() // something below has changed; nil: no caller
 	state  waiterState
 	woken  bool   // it is to ask Redis
 	asking bool   // an acquire is on its way: a hand-over must not add a second grant
@@ -89,14 +88,10 @@ func (q *waitQueues) occupied(key string) bool {
 // enqueue adds a waiter at the end of its queue and returns the channel on which the
 // release is published. Not ok: as many wait already as may.
 func (q *waitQueues) enqueue(key string, w *waiter) (channel string, ok bool) {
-	owner := w.owner
-	if w.wake == nil {
-		w.signal = make(chan struct{}, 1)
-	}
 	id := key
 	channel = Channel(q.locker.opts.Kind, key)
 	if q.locker.opts.Kind == Fair {
-		channel += ":" + owner
+		channel += ":" + w.owner
 		id = channel
 	}
 	q.mu.Lock()
@@ -178,14 +173,10 @@ func (l *waitQueue) wakeHead() {
 	}
 }
 
+// notify wakes a waiter, in a goroutine of its own: the mutex is held.
 func (w *waiter) notify() {
 	if w.wake != nil {
 		go w.wake()
-		return
-	}
-	select {
-	case w.signal <- struct{}{}:
-	default:
 	}
 }
 
@@ -283,7 +274,6 @@ func (q *waitQueues) claim(p *part, able bool) *waiter {
 	w := l.waiters[0]
 	l.waiters = slices.Delete(l.waiters, 0, 1)
 	w.state = claimed
-	w.notify()
 	if len(l.waiters) > 0 {
 		l.waiters[0].notify() // to poll from now on
 	}

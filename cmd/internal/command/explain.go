@@ -209,8 +209,8 @@ func (stubFilter) Abandoned(context.Context, string, time.Time) error      { ret
 // keyLocker returns the keys that the server would lock. It acquires no lock.
 type keyLocker struct{ locking.GateLocker }
 
-func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) {
-	return nil, errOnlyExplained
+func (keyLocker) Acquire(_ context.Context, _ gate.LockRequest, then func(gate.Lease, error)) {
+	then(nil, errOnlyExplained)
 }
 
 var errOnlyExplained = errors.New("nothing is done here, only explained")

@@ -18,16 +18,16 @@ type Lock struct {
 	Name    string
 	Fence   int64             // of the first order of a lease; the next ones follow; 0: 7
 	Enters  string            // the owner of the lease that a call may enter again; "": none
-	Grants  chan error        // Acquire waits for its result, nil: a lease; a nil channel: Acquire does not wait
-	Err     error             // of Acquire, which does not wait; nil: it grants
-	HoldErr error             // of Hold
+	Grants  chan error        // a request waits for its result, nil: a lease; a nil channel: it does not wait
+	Err     error             // of a request that does not wait; nil: it is granted
 	Texts   map[string]string // stored answers by "id name"; a lease stores there
 	Fault   bool              // Acquire panics
 
 	mu       sync.Mutex
 	requests []gate.LockRequest
-	lost     chan struct{}
-	open     int // leases that were granted, and neither released nor held
+	ended    bool     // all leases are lost
+	watches  []func() // called when they are
+	open     int      // leases that were granted, and neither released nor held
 }
 
 // Suspended is among the Texts of a [Lock] in place of an answer that is suspended.
@@ -42,13 +42,22 @@ func (l *Lock) Key(id string) string {
 }
 
 // Acquire implements gate.Locker.
-func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
-	granted, err := l.acquire(ctx, request)
-	if err != nil {
-		return nil, err
+func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) {
+	if l.Fault {
+		panic("a fault in the locker")
 	}
-	return granted, nil
+	go func() {
+		granted, err := l.acquire(ctx, request)
+		if err != nil {
+			then(nil, err)
+			return
+		}
+		then(granted, nil)
+	}()
 }
+
+// Undone implements gate.Locker: no call has undone anything.
+func (l *Lock) Undone(context.Context, []string, string, int64) (bool, error) { return false, nil }
 
 func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, error) {
 	l.note("acquire ", strings.Join(request.IDs, " "))
@@ -59,9 +68,6 @@ func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, e
 		l.mu.Lock()
 		l.requests = append(l.requests, request)
 		l.mu.Unlock()
-	}
-	if l.Fault {
-		panic("a fault in the locker")
 	}
 	if err := l.wait(ctx); err != nil {
 		return nil, err
@@ -125,16 +131,20 @@ func (l *Lock) Open() int {
 	return l.open
 }
 
-// Lose ends all leases, those to come included.
-func (l *Lock) Lose() { close(l.lostSignal()) }
+// Marked implements gate.Locker: no call has begun to undo anything.
+func (l *Lock) Marked(_ context.Context, ids []string) ([]int64, error) {
+	return make([]int64, len(ids)), nil
+}
 
-func (l *Lock) lostSignal() chan struct{} {
+// Lose ends all leases, those to come included.
+func (l *Lock) Lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lost == nil {
-		l.lost = make(chan struct{})
+	l.ended = true
+	for _, lost := range l.watches {
+		go lost()
 	}
-	return l.lost
+	l.watches = nil
 }
 
 // lease is a lease of a Lock.
@@ -167,28 +177,36 @@ func (l *lease) Fences() []int64 {
 	return fences
 }
 
-func (l *lease) Owner() string         { return l.owner }
-func (l *lease) Lost() <-chan struct{} { return l.lock.lostSignal() }
+func (l *lease) Owner() string { return l.owner }
+
 func (l *lease) Ended() bool {
-	select {
-	case <-l.Lost():
-		return true
-	default:
-		return false
-	}
+	l.lock.mu.Lock()
+	defer l.lock.mu.Unlock()
+	return l.lock.ended
 }
-func (l *lease) Release(context.Context) error {
+
+func (l *lease) NotifyLost(lost func()) {
+	l.lock.mu.Lock()
+	defer l.lock.mu.Unlock()
+	if l.lock.ended {
+		go lost()
+		return
+	}
+	l.lock.watches = append(l.lock.watches, lost)
+}
+
+func (l *lease) Release(then func(error)) {
 	l.lock.note("release")
 	l.end()
 	if l.change != nil {
 		l.lock.mu.Lock()
-		defer l.lock.mu.Unlock()
 		l.change()
+		l.lock.mu.Unlock()
 	}
-	return nil
+	then(nil)
 }
 
-// StoreAnswer implements gate.StoringLease.
+// StoreAnswer implements gate.Lease.
 func (l *lease) StoreAnswer(name, text, brief string, _ time.Duration) {
 	l.lock.note("store ", name)
 	l.change = func() {
@@ -202,7 +220,7 @@ func (l *lease) StoreAnswer(name, text, brief string, _ time.Duration) {
 	}
 }
 
-// SuspendAnswers implements gate.StoringLease.
+// SuspendAnswers implements gate.Lease.
 func (l *lease) SuspendAnswers(_ context.Context, _ time.Duration, names ...string) error {
 	l.lock.note("suspend ", strings.Join(names, " "))
 	l.lock.mu.Lock()
@@ -219,7 +237,7 @@ func (l *lease) SuspendAnswers(_ context.Context, _ time.Duration, names ...stri
 	return nil
 }
 
-// ForgetAnswers implements gate.StoringLease.
+// ForgetAnswers implements gate.Lease.
 func (l *lease) ForgetAnswers(_ time.Duration, names ...string) {
 	l.lock.note("forget ", strings.Join(names, " "))
 	l.change = func() {
@@ -231,50 +249,27 @@ func (l *lease) ForgetAnswers(_ time.Duration, names ...string) {
 	}
 }
 
-// KeepSuspended implements gate.StoringLease.
+// KeepSuspended implements gate.Lease.
 func (l *lease) KeepSuspended() {
 	l.lock.note("keep suspended")
 	l.change = nil
 }
 
-func (l *lease) Hold(_ context.Context, reason string) error {
+func (l *lease) Hold(reason string) {
 	l.lock.note("hold: ", reason)
 	l.end()
-	return l.lock.HoldErr
 }
 
-// AsyncLock is a gate.AsyncLocker. Close Ended at the end of the test.
-type AsyncLock struct {
-	*Lock
-	Ended chan struct{}
+// Acquire returns the result of a call's Acquire.
+func Acquire(ctx context.Context, c *gate.Call) gate.Grant {
+	granted := make(chan gate.Grant, 1)
+	c.Acquire(ctx, func(g gate.Grant) { granted <- g })
+	return <-granted
 }
 
-// AcquireAsync implements gate.AsyncLocker.
-func (l AsyncLock) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	go func() {
-		if granted, err := l.acquire(ctx, request); err != nil {
-			then(nil, err)
-		} else {
-			then(asyncLease{granted, l.Ended}, nil)
-		}
-	}()
-	return true
-}
-
-// asyncLease is a lease of an AsyncLock.
-type asyncLease struct {
-	*lease
-	ended chan struct{}
-}
-
-func (l asyncLease) ReleaseAsync(then func(error)) { then(l.Release(context.Background())) }
-
-func (l asyncLease) NotifyLost(lost func()) {
-	go func() {
-		select {
-		case <-l.Lost():
-			lost()
-		case <-l.ended:
-		}
-	}()
+// Store returns the result of a call's Store.
+func Store(c *gate.Call) error {
+	stored := make(chan error, 1)
+	c.Store(func(err error) { stored <- err })
+	return <-stored
 }
