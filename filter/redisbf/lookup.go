@@ -21,10 +21,8 @@ type lookup struct {
 	err    error
 }
 
-// Async, Canceled and Done implement [redisbatch.Call].
-func (*lookup) Async() bool    { return false }
-func (*lookup) Canceled() bool { return false }
-func (l *lookup) Done()        { close(l.done) }
+// Done implements [redisbatch.Call].
+func (l *lookup) Done() { close(l.done) }
 
 // lookups are those of a set that wait to be sent. Callers that ask for the same ID
 // share one.

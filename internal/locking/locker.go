@@ -162,7 +162,8 @@ func lockerOptions(use Use, c config.Lock) redislock.Options {
 	opts := redislock.Options{
 		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
 		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
-		Wait: redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
+		Gather: true,
+		Wait:   redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
 	}
 	if use.isOfKeys() {
 		opts.FenceLife = c.Lease

@@ -23,11 +23,6 @@ import (
 // Call is what a [Batcher] sends.
 type Call interface {
 	comparable
-	// Async reports whether the caller's goroutine does other things meanwhile.
-	Async() bool
-	// Canceled reports whether the call is not to be sent because its caller has left.
-	// A worker calls it once, before it sends the call, and drops the call for true.
-	Canceled() bool
 	// Done is called by a worker once the answer is there. It must not block.
 	Done()
 }
@@ -38,6 +33,9 @@ type Options[C Call] struct {
 	// A batch has its share of the calls that wait, but at least MinBatch of them (or
 	// all) and at most MaxBatch.
 	MinBatch, MaxBatch int
+	// Gather means that more calls come than one at a time, from a few threads: where the
+	// server is near, and busy, they wait a moment for each other.
+	Gather bool
 	// Send sends a batch and stores the answers in the calls. It blocks until then. Node
 	// is the primary of a cluster that has the batch's keys, else nil. Several
 	// goroutines call it at once.
@@ -73,8 +71,8 @@ const (
 	nearWithin = time.Millisecond
 	// queueUnused is when the node of a queue may have left the cluster.
 	queueUnused = 10 * time.Minute
-	// After a batch as large as this, the next one gathers for a while, if no goroutine
-	// waits: from some 8,000 calls a second on, one is late by up to a millisecond (no
+	// After a batch as large as this, the next one gathers for a while, with Gather:
+	// from some 8,000 calls a second on, one is late by up to a millisecond (no
 	// timer is exact), and inside Envoy a settlement takes a sixth less CPU.
 	busyFrom  = 8
 	gatherFor = 50 * time.Microsecond
@@ -205,9 +203,9 @@ func (q *Queue[C]) Withdraw(c C) bool {
 // add queues a call. The mutex is held.
 func (q *Queue[C]) add(c C) {
 	q.waiting = append(q.waiting, c)
-	// An asynchronous caller has more to send from the same thread. For a near server,
-	// one batch that gathers during another one's round trip costs less than two.
-	gathers := len(q.waiting) < q.batcher.opts.MinBatch && q.took.Load() < int64(nearWithin) && c.Async()
+	// For a near server, one batch that gathers during another one's round trip costs less
+	// than two.
+	gathers := q.batcher.opts.Gather && len(q.waiting) < q.batcher.opts.MinBatch && q.took.Load() < int64(nearWithin)
 	if q.workers == 0 || q.workers < MaxWorkers && !gathers {
 		q.workers++
 		q.batcher.start(q.work)
@@ -217,10 +215,9 @@ func (q *Queue[C]) add(c C) {
 // work sends batches until no call waits.
 func (q *Queue[C]) work() {
 	var batch []C
-	var blocked bool // a goroutine waited for an answer of the last batch
 	for {
 		switch {
-		case len(batch) >= busyFrom && !blocked:
+		case len(batch) >= busyFrom && q.batcher.opts.Gather:
 			time.Sleep(gatherFor)
 		case len(batch) > 1:
 			// Callers that have just got their answers call again, and go with this batch:
@@ -231,10 +228,6 @@ func (q *Queue[C]) work() {
 		if len(batch) == 0 {
 			return
 		}
-		if batch = slices.DeleteFunc(batch, C.Canceled); len(batch) == 0 {
-			continue
-		}
-		blocked = slices.ContainsFunc(batch, func(c C) bool { return !c.Async() })
 		// The batch has a context of its own: a caller that leaves must not end the calls
 		// of others. The client's timeouts bound it.
 		q.send(context.Background(), batch)

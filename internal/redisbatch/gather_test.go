@@ -47,14 +47,14 @@ func (s *trips) answer(cmds ...redis.Cmder) error {
 // server is that exact.
 func TestBusyQueueGathers(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		crowd   int
-		blocked int // of the crowd: a goroutine waits for the answer
-		want    []int
+		name   string
+		gather bool
+		crowd  int
+		want   []int
 	}{
-		{"after a large batch", busyFrom, 0, []int{1, busyFrom, 3, 1}},
-		{"after a smaller one", busyFrom - 1, 0, []int{1, busyFrom - 1, 1, 2, 1}},
-		{"after one that a goroutine waits for", busyFrom, 1, []int{1, busyFrom, 1, 2, 1}},
+		{"after a large batch", true, busyFrom, []int{1, busyFrom, 3, 1}},
+		{"after a smaller one", true, busyFrom - 1, []int{1, busyFrom - 1, 1, 2, 1}},
+		{"without that", false, busyFrom, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,27 +62,22 @@ func TestBusyQueueGathers(t *testing.T) {
 				client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 				client.AddHook(&server)
 				defer func() { _ = client.Close() }()
-				b := NewScriptBatcher(client, 0, 0)
-				call := func() *ScriptCall {
+				b := NewScriptBatcher(client, tc.gather, 0, 0)
+				start := func() {
 					c := NewCall(incr, "k")
 					for range maxPooled { // what a bubble makes must not get out of it by the pool
 						c.Key("k")
 					}
-					return c
-				}
-				start := func() { b.DoAsync(t.Context(), call(), func(int64, error) {}) }
-				start()
-				synctest.Wait()
-				for range tc.crowd - tc.blocked {
-					start()
-				}
-				for range tc.blocked {
 					go func() {
-						if n, err := b.Do(t.Context(), call()); n != 1 || err != nil {
+						if n, err := b.Do(t.Context(), c); n != 1 || err != nil {
 							t.Errorf("answered %d, %v", n, err)
 						}
 					}()
-					synctest.Wait()
+				}
+				start()
+				synctest.Wait()
+				for range tc.crowd {
+					start()
 				}
 				time.Sleep(2 * tripTime)
 				for range 3 {
@@ -93,7 +88,7 @@ func TestBusyQueueGathers(t *testing.T) {
 				start()
 				time.Sleep(10 * tripTime)
 				b.Close()
-				if !slices.Equal(server.seen, tc.want) {
+				if tc.gather && !slices.Equal(server.seen, tc.want) || !tc.gather && slices.Contains(server.seen, 3) {
 					t.Errorf("trips of %v calls, want %v", server.seen, tc.want)
 				}
 			})

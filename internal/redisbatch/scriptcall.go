@@ -30,8 +30,6 @@ type ScriptCall struct {
 	// texts holds the strings, so that to put one into args allocates nothing.
 	texts []string
 
-	then    func(int64, error) // instead of done: see DoAsync
-	ctx     context.Context    // of the caller, with then
 	done    chan struct{}
 	integer *redis.IntCmd
 	several *redis.IntSliceCmd
@@ -58,7 +56,6 @@ func NewCall(script *Script, key string) *ScriptCall {
 	c := pool.Get().(*ScriptCall)
 	c.Confirm, c.Queue, c.MayAnswerText, c.Repeated = false, false, false, 0
 	c.script, c.list, c.keys, c.err = script, false, 0, nil
-	c.then, c.ctx = nil, nil
 	c.sent = CountedText{text: script.name}
 	c.texts = c.texts[:0]
 	c.args = append(c.args[:0], "evalsha", &c.sent, 0)
@@ -87,34 +84,8 @@ func (c *ScriptCall) Number(n any) *ScriptCall {
 	return c
 }
 
-// Async implements [Call].
-func (c *ScriptCall) Async() bool { return c.then != nil }
-
-// Canceled implements [Call]. It passes the error to the caller of an asynchronous call
-// whose context has ended. Another caller withdraws its call by itself.
-func (c *ScriptCall) Canceled() bool {
-	if c.ctx == nil || c.ctx.Err() == nil {
-		return false
-	}
-	c.err = unsentError{c.ctx.Err()}
-	c.Done()
-	return true
-}
-
 // Done implements [Call].
-func (c *ScriptCall) Done() {
-	if c.then == nil {
-		c.done <- struct{}{}
-		return
-	}
-	then, n, err := c.then, int64(0), c.err
-	if err == nil {
-		n = c.value()
-	}
-	c.then, c.ctx = nil, nil
-	c.recycle()
-	then(n, err)
-}
+func (c *ScriptCall) Done() { c.done <- struct{}{} }
 
 // recycle returns a call to the pool, once its answer was read. A call whose caller left
 // before is not used again: a worker still has it.

@@ -31,10 +31,10 @@ type ScriptBatcher struct {
 }
 
 // NewScriptBatcher returns one for a client, which it does not close. So many replicas have
-// to confirm, within the timeout, what a call with Confirm writes; 0: none.
-func NewScriptBatcher(client redis.UniversalClient, replicas int, timeout time.Duration) *ScriptBatcher {
+// to confirm, within the timeout, what a call with Confirm writes; 0: none. Gather is that of [Options].
+func NewScriptBatcher(client redis.UniversalClient, gather bool, replicas int, timeout time.Duration) *ScriptBatcher {
 	b := &ScriptBatcher{client: client, replicas: replicas, timeout: timeout}
-	b.batcher = New(Options[*ScriptCall]{Client: client, MinBatch: MinScripts, MaxBatch: MaxScripts, Send: b.send})
+	b.batcher = New(Options[*ScriptCall]{Client: client, MinBatch: MinScripts, MaxBatch: MaxScripts, Gather: gather, Send: b.send})
 	return b
 }
 
@@ -61,15 +61,6 @@ func (b *ScriptBatcher) DoList(ctx context.Context, c *ScriptCall) ([]int64, err
 	list := c.numbers()
 	c.recycle()
 	return list, nil
-}
-
-// DoAsync is Do for a caller that does not wait: a worker calls then with the answer. Other
-// callers wait for that worker, so then must not block. A call whose context ends before it
-// is sent is not sent. The client must not be that of a cluster.
-func (b *ScriptBatcher) DoAsync(ctx context.Context, c *ScriptCall, then func(int64, error)) {
-	c.ctx, c.then = ctx, then
-	q, _ := b.batcher.Queue(ctx, c.firstKey()) // it fails on a cluster only
-	q.Add(c)
 }
 
 // Waiting returns how many calls wait to be sent.

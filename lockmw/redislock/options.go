@@ -59,6 +59,10 @@ type Options struct {
 	// FencesUnused says that no backend compares the fences. FenceLife may be shorter then.
 	FencesUnused bool
 
+	// Gather means that many calls come from few threads: they wait a moment for each other where Redis
+	// is near and busy, which costs the CPU less.
+	Gather bool
+
 	Process  string       // names this process to an operator, such as a host's name; may be empty
 	Observer Observer     // nil: none
 	Logger   *slog.Logger // nil: none

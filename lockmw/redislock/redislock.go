@@ -118,7 +118,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	for _, client := range clients {
 		n := &node{
 			client: client, publish: "publish",
-			batcher: redisbatch.NewScriptBatcher(client, opts.Replicas, opts.ReplicaTimeout),
+			batcher: redisbatch.NewScriptBatcher(client, opts.Gather, opts.Replicas, opts.ReplicaTimeout),
 		}
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			n.cluster, n.publish = cluster, "spublish"
