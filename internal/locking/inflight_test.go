@@ -41,7 +41,7 @@ func mustBegin(t *testing.T, f *inFlight, client string) *flightSlot {
 }
 
 // await is inFlight.await for a caller that blocks.
-func await(f *inFlight, ctx context.Context, rule string, until time.Time, client string) (slot *flightSlot, err error) {
+func await(ctx context.Context, f *inFlight, rule string, until time.Time, client string) (slot *flightSlot, err error) {
 	done := make(chan struct{})
 	f.await(ctx, rule, until, client, func(got *flightSlot, failed error) {
 		slot, err = got, failed
@@ -73,7 +73,7 @@ func TestInFlight(t *testing.T) {
 		wantCounts(t, f, 3, 0)
 		time.AfterFunc(time.Second, first.end)
 		began := time.Now()
-		if _, err := await(f, t.Context(), two, time.Now().Add(3*time.Second), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) != 3*time.Second {
+		if _, err := await(t.Context(), f, two, time.Now().Add(3*time.Second), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v, want an error at the end of the wait", err, time.Since(began))
 		}
 		wantCounts(t, f, 2, 0)
@@ -92,7 +92,7 @@ func TestInFlightInTurn(t *testing.T) {
 		var waiting sync.WaitGroup
 		for _, name := range []string{"first", "second"} {
 			waiting.Go(func() {
-				if p, err := await(f, t.Context(), two, time.Now().Add(time.Minute), name); err != nil {
+				if p, err := await(t.Context(), f, two, time.Now().Add(time.Minute), name); err != nil {
 					t.Error(err)
 				} else {
 					got <- name
@@ -118,11 +118,11 @@ func TestInFlightQueueIsBounded(t *testing.T) {
 		mustBegin(t, f, "b")
 		var waiting sync.WaitGroup
 		for range waitersPerCall * 2 {
-			waiting.Go(func() { _, _ = await(f, t.Context(), two, time.Now().Add(time.Minute), "") })
+			waiting.Go(func() { _, _ = await(t.Context(), f, two, time.Now().Add(time.Minute), "") })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := await(f, t.Context(), two, began.Add(time.Minute), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := await(t.Context(), f, two, began.Add(time.Minute), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 		waiting.Wait()
@@ -139,7 +139,7 @@ func TestInFlightAbandoned(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			done := make(chan *flightSlot)
 			go func() {
-				p, _ := await(f, ctx, two, time.Now().Add(time.Minute), "c")
+				p, _ := await(ctx, f, two, time.Now().Add(time.Minute), "c")
 				done <- p
 			}()
 			synctest.Wait()
@@ -165,7 +165,7 @@ func TestInFlightHeld(t *testing.T) {
 		if f.begin(two, "a", false) != nil {
 			t.Error("the client's next call may begin")
 		}
-		if _, err := await(f, t.Context(), two, time.Now().Add(time.Hour), "a"); !errors.Is(err, gate.ErrOverloaded) {
+		if _, err := await(t.Context(), f, two, time.Now().Add(time.Hour), "a"); !errors.Is(err, gate.ErrOverloaded) {
 			t.Errorf("the client waits: %v", err)
 		}
 		mustBegin(t, f, "b").end()
@@ -195,14 +195,14 @@ func TestInFlightOfOneClient(t *testing.T) {
 		var waiting sync.WaitGroup
 		for range waitersPerCall * 2 {
 			waiting.Go(func() {
-				if p, err := await(f, t.Context(), twoOfAll, time.Now().Add(time.Second), "rude"); p != nil || !errors.Is(err, gate.ErrOverloaded) {
+				if p, err := await(t.Context(), f, twoOfAll, time.Now().Add(time.Second), "rude"); p != nil || !errors.Is(err, gate.ErrOverloaded) {
 					t.Errorf("%v, %v: a client has more than its share", p, err)
 				}
 			})
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := await(f, t.Context(), twoOfAll, began.Add(time.Second), "rude"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := await(t.Context(), f, twoOfAll, began.Add(time.Second), "rude"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v: a client has more than its share of the queue", err, time.Since(began))
 		}
 		for _, p := range rude {
@@ -230,7 +230,7 @@ func TestInFlightOfSeveralRules(t *testing.T) {
 		running := mustBegin(t, f, "a")
 		got := make(chan *flightSlot)
 		go func() {
-			p, _ := await(f, t.Context(), one, time.Now().Add(time.Minute), "b")
+			p, _ := await(t.Context(), f, one, time.Now().Add(time.Minute), "b")
 			got <- p
 		}()
 		synctest.Wait()
@@ -312,7 +312,7 @@ func TestInFlightFewestFirst(t *testing.T) {
 		var waiting sync.WaitGroup
 		for _, client := range []string{"a", "b", "c"} {
 			waiting.Go(func() {
-				if _, err := await(f, t.Context(), all, time.Now().Add(time.Minute), client); err != nil {
+				if _, err := await(t.Context(), f, all, time.Now().Add(time.Minute), client); err != nil {
 					t.Error(err)
 				}
 				got <- client
@@ -336,7 +336,7 @@ func TestInFlightMoreSlots(t *testing.T) {
 		mustBegin(t, f, "a")
 		done := make(chan *flightSlot)
 		go func() {
-			p, _ := await(f, t.Context(), two, time.Now().Add(time.Minute), "a")
+			p, _ := await(t.Context(), f, two, time.Now().Add(time.Minute), "a")
 			done <- p
 		}()
 		synctest.Wait()
@@ -357,7 +357,7 @@ func TestInFlightNoWait(t *testing.T) {
 		f := newInFlight()
 		mustBegin(t, f, "a")
 		began := time.Now()
-		if _, err := await(f, t.Context(), two, began, "a"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := await(t.Context(), f, two, began, "a"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 	})

@@ -78,10 +78,7 @@ func aborts(t *testing.T, b *bench) {
 
 // abortsAsync has those leave who wait without a goroutine.
 func abortsAsync(t *testing.T, b *bench) {
-	if b.opts.Kind == Fair || b.quorum {
-		t.Skip("they wait in a goroutine")
-	}
-	abortsOf(t, b, acquireAsync, func(lease *Lease) { lease.Release(context.Background()) })
+	abortsOf(t, b, acquireAsync, func(lease *Lease) { _ = lease.Release(t.Context()) })
 }
 
 func abortsOf(t *testing.T, b *bench, acquire func(context.Context, *Locker, string) (*Lease, error), release func(*Lease)) {

@@ -13,37 +13,15 @@ type taskGroup struct {
 // Go runs f in the background. After close it returns when f has: close promises
 // that nothing is left to do.
 func (e *taskGroup) Go(f func()) {
-	if !e.track(f) {
-		f()
-	}
-}
-
-// start runs f in the background, in any case.
-func (e *taskGroup) start(f func()) {
-	if !e.track(f) {
-		go f()
-	}
-}
-
-// track runs f in the background, unless it is too late for close to wait for it.
-func (e *taskGroup) track(f func()) bool {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.closed {
+	closed := e.closed
+	if !closed {
 		e.wg.Go(f)
 	}
-	return !e.closed
-}
-
-// begin has close wait until what it returns is called, unless close is over.
-func (e *taskGroup) begin() (done func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return func() {}
+	e.mu.Unlock()
+	if closed {
+		f()
 	}
-	e.wg.Add(1)
-	return e.wg.Done
 }
 
 // close waits for what has begun.
