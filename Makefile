@@ -85,8 +85,8 @@ test-miniredis:
 test-module:
 	$(GOTEST) -parallel 3 ./tests -attachment=module
 
-# The same with AddressSanitizer in the module, in its C and in its Go. It lends the module copies of
-# Envoy's texts and frees them when Envoy's may be gone (internal/envoymodule/abi/sanitize.c).
+# The same with AddressSanitizer in the module, in its C and, but for strings, in its Go. It lends the
+# module copies of Envoy's texts, freed when Envoy's may be gone (internal/envoymodule/abi/sanitize.c).
 test-asan:
 	$(FETCH) $(SERVERS)
 	rm -rf .cache/asan && mkdir -p .cache/asan && ln -sf ../../tools/envoy-asan .cache/bin/envoy-asan
