@@ -208,3 +208,53 @@ rules:
 		})
 	}
 }
+
+// TestShardBeforeAFile has one master of a cluster come back with less, which has a part of the set
+// and not the sums of the files. No order of the file is absent.
+func TestShardBeforeAFile(t *testing.T) {
+	t.Parallel()
+	const rows, nobody = 300, 900_000
+	bed := bedtest.New(t)
+	cluster := bed.Cluster("--cluster-replica-no-failover", "yes")
+	file := filepath.Join(t.TempDir(), "orders.csv")
+	must(t, os.WriteFile(file, []byte("1\n"), 0o600))
+	gate := func(member string) *tableGate {
+		return asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(`
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
+redis: {mode: cluster, addresses: [%s], member: %s}
+sources: {file: {kind: csv, path: %s}}
+filters: {orders: {kind: redis-bitmap, capacity: 1_000, shards: 16, sources: [file]}}
+rules:
+  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
+`, cluster.Addrs()[0], member, file), "TOKEN=0123456789abcdef"))
+	}
+	one := gate("one")
+	one.becomes(nobody, "absent")
+	own, err := cluster.MasterOf(t.Context(), "ordergate:{orders}:log")
+	must(t, err)
+	var other *testbed.Redis
+	for shard := 0; other == nil || other == own; shard++ {
+		other, err = cluster.MasterOf(t.Context(), fmt.Sprintf("order:bloom:orders:{%d}", shard))
+		must(t, err)
+	}
+	before := takeDump(t, other, newClient(t, other.Addr()))
+	var text strings.Builder
+	for id := 1; id <= rows; id++ {
+		fmt.Fprintln(&text, id)
+	}
+	must(t, os.WriteFile(file, []byte(text.String()), 0o600))
+	one.post("/filters/orders/load", "")
+	one.becomes(rows, "maybe")
+	before.restore(t)
+	bedtest.Eventually(t, "it is noticed", func() bool { return one.said("a part of the filter in Redis was restarted or failed over") })
+	one.becomes(nobody, "absent")
+	later := gate("later")
+	later.becomes(nobody, "absent")
+	for id := 1; id <= rows; id++ {
+		for _, g := range []*tableGate{one, later} {
+			if g.answer(id) == "absent" {
+				t.Fatalf("order %d of the file is absent", id)
+			}
+		}
+	}
+}

@@ -91,10 +91,10 @@ func (u *undoing) mark(ctx context.Context, step redislock.UndoStep) {
 		defer u.unit.leave()
 	}
 	for i, key := range u.keys {
-		if err == nil && u.numbers[i] != 0 && (step != redislock.UndoBegins || u.numbers[i] == unmarked) {
+		if err == nil && u.numbers[i] != 0 {
 			var number int64
 			number, err = locker.MarkUndone(ctx, step, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
-			if err == nil && step == redislock.UndoBegins {
+			if err == nil && u.numbers[i] == unmarked {
 				u.numbers[i] = number
 			}
 		}

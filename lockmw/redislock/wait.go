@@ -96,12 +96,13 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 	}
 	v := &wait{locker: l, ctx: ctx, then: then, due: fair, waiter: waiter{owner: owner, opts: o}}
 	v.waiter.wake = func() { v.on(nil) }
+	v.mu.Lock() // it may be woken as soon as it is in its queue
 	var ok bool
 	if v.channel, ok = l.enqueue(key, &v.waiter); !ok {
+		v.mu.Unlock()
 		then(nil, ErrBusy)
 		return
 	}
-	v.mu.Lock()
 	v.head = l.waiters.first(&v.waiter)
 	v.poll = time.AfterFunc(math.MaxInt64, func() { v.on(&v.due) })
 	v.deadline = time.AfterFunc(time.Until(end), func() { v.on(&v.last) })

@@ -38,14 +38,14 @@ func TestCheckSamples(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	for _, s := range append([]string{"CREATE DATABASE shop", "USE shop"}, append(statements,
 		"CREATE USER few@'%' IDENTIFIED BY 'db-secret'", "GRANT SELECT ON shop.oc_order TO few@'%'", "GRANT SELECT ON shop.oc_uuid TO few@'%'")...) {
-		_, err := db.ExecContext(t.Context(), bedtest.Replace(s, "TIME_TYPE", "DATETIME"))
+		_, err := db.ExecContext(t.Context(), strings.Replace(s, "TIME_TYPE", "DATETIME", 1))
 		bedtest.Check(t, err)
 	}
 	bedtest.Check(t, db.Close())
 	pg, err := sql.Open("pgx", postgres.DSN())
 	bedtest.Check(t, err)
 	for _, s := range statements {
-		_, err := pg.ExecContext(t.Context(), bedtest.Replace(s, "TIME_TYPE", "TIMESTAMP"))
+		_, err := pg.ExecContext(t.Context(), strings.Replace(s, "TIME_TYPE", "TIMESTAMP", 1))
 		bedtest.Check(t, err)
 	}
 	bedtest.Check(t, pg.Close())

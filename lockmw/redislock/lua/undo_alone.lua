@@ -1,7 +1,7 @@
 -- Marks what a call without the lock undoes, as suspend.lua, forget.lua and restore.lua do for one that
 -- has it. A mark needs no lock: it is above all answers so far, and one script writes it. What the lock
--- adds is that no settlement runs meanwhile. The answer of one that runs counts, since nothing shows
--- which of both came first.
+-- adds is that no settlement runs meanwhile. Nothing shows whether one that was stored between the first
+-- step and the last came before the undo or after it: its answer is suspended, unless the undo has failed.
 --
 -- KEYS[1]   the lock
 -- KEYS[2]   its last fence
@@ -16,19 +16,21 @@ local last = redis.call('get', KEYS[2])
 if not last then
   return 0
 end
-local number = tonumber(ARGV[3])
+local number, upto = tonumber(ARGV[3]), nil
+if ARGV[1] ~= 'restore' then
+  upto = next_mark(KEYS[1], last, ARGV[4])
+end
 if number == 0 then
-  if ARGV[1] == 'restore' then
+  if not upto then
     return 0
   end
-  number = next_mark(KEYS[1], last, ARGV[4])
+  number = upto
 end
 for i = 5, #ARGV do
   local below, may = read_mark(redis.call('hget', KEYS[3], ARGV[i]))
-  if ARGV[1] == 'suspend' then
-    may = may_too(may, number, ARGV[2])
-  else
-    may = without(may, ARGV[2])
+  may = without(may, ARGV[2])
+  if upto then
+    may = may_too(may, upto, ARGV[2])
   end
   if ARGV[1] == 'forget' then
     below = math.max(below, number)
