@@ -84,7 +84,8 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		t.Errorf("the call that waited: %+v", step)
 	}
 	waiting.Ended() // without an answer
-	if calls, held, _ := b.lockers.InFlight(); calls != 1 || held != 1 {
-		t.Errorf("%d are in flight and %d held, want 1", calls, held)
-	}
+	bedtest.Eventually(t, "one is in flight, and is held", func() bool {
+		calls, held, _ := b.lockers.InFlight()
+		return calls == 1 && held == 1
+	})
 }

@@ -91,7 +91,11 @@ func (u *undoing) mark(ctx context.Context, step redislock.UndoStep) {
 		defer u.unit.leave()
 	}
 	for i, key := range u.keys {
-		if err == nil && u.numbers[i] != 0 {
+		step := step
+		if u.numbers[i] == 0 && step == redislock.UndoDone { // what is stored now came while the call ran
+			step = redislock.UndoBegins
+		}
+		if err == nil {
 			var number int64
 			number, err = locker.MarkUndone(ctx, step, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
 			if err == nil && u.numbers[i] == unmarked {
