@@ -70,7 +70,8 @@ func TestCreateDedupOfBodies(t *testing.T) {
 	t.Parallel()
 	withBody := edit(t, "id: {header: x-order-id, optional: true}", "id: {json: orderId, optional: true}")
 	shown := func(yaml string) string {
-		return bedtest.Replace(patientAuthz(yaml), "              encode_raw_headers: true\n", "              encode_raw_headers: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n")
+		return strings.Replace(patientAuthz(yaml), "              encode_raw_headers: true\n", // the module has none
+			"              encode_raw_headers: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n", 1)
 	}
 	onDedupStacks(t, settings{gate: withBody, envoy: shown}, func(t *testing.T, s *dedupStack) {
 		s.backend.asleep.Store(true)

@@ -132,7 +132,7 @@ func onDedupStacks(t *testing.T, change settings, test func(t *testing.T, s *ded
 
 // patientAuthz has Envoy wait for a verdict however busy the machine is. The module needs none.
 func patientAuthz(yaml string) string {
-	return bedtest.Replace(yaml, "timeout: 0.5s", "timeout: 10s")
+	return strings.Replace(yaml, "timeout: 0.5s", "timeout: 10s", 1)
 }
 
 // create creates an order; "": the backend chooses its ID.

@@ -40,6 +40,12 @@ func mustBegin(t *testing.T, f *inFlight, client string) *flightSlot {
 	return p
 }
 
+func isFull(f *inFlight, rule, client string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.isFull(rule, client)
+}
+
 // await is inFlight.await for a caller that blocks.
 func await(ctx context.Context, f *inFlight, rule string, until time.Time, client string) (slot *flightSlot, err error) {
 	done := make(chan struct{})
@@ -64,7 +70,7 @@ func TestInFlight(t *testing.T) {
 		f := newInFlight()
 		first := mustBegin(t, f, "a")
 		mustBegin(t, f, "b")
-		if f.begin(two, "c", false) != nil || !f.isFull(two, "c") {
+		if f.begin(two, "c", false) != nil || !isFull(f, two, "c") {
 			t.Error("a third call may begin")
 		}
 		if f.begin(two, "c", true) == nil { // the outer call waits for it
@@ -171,7 +177,7 @@ func TestInFlightHeld(t *testing.T) {
 		mustBegin(t, f, "b").end()
 		unknown := mustBegin(t, f, "")
 		unknown.holdFor(time.Minute)
-		if f.isFull(three, "") {
+		if isFull(f, three, "") {
 			t.Error("calls of unknown clients count against one another")
 		}
 		time.Sleep(time.Minute)
@@ -208,7 +214,7 @@ func TestInFlightOfOneClient(t *testing.T) {
 		for _, p := range rude {
 			p.holdFor(time.Minute)
 		}
-		if f.isFull(twoOfAll, "other") {
+		if isFull(f, twoOfAll, "other") {
 			t.Errorf("one client has all %d slots", len(rude))
 		}
 		f.begin(twoOfAll, "other", false).end() // wakes nobody: those who wait have their share
@@ -234,7 +240,7 @@ func TestInFlightOfSeveralRules(t *testing.T) {
 			got <- p
 		}()
 		synctest.Wait()
-		if f.isFull(two, "c") {
+		if isFull(f, two, "c") {
 			t.Error("a caller waits behind one whose rule allows less")
 		}
 		mustBegin(t, f, "c").end()
@@ -286,7 +292,7 @@ func TestInFlightRude(t *testing.T) {
 						p.holdFor(time.Minute + time.Duration(client)*time.Second)
 					}
 				}
-				if time.Until(end) < time.Hour && f.isFull(half, "customer") {
+				if time.Until(end) < time.Hour && isFull(f, half, "customer") {
 					t.Fatalf("beside %d clients who leave their calls, others find no slot", rude)
 				}
 				time.Sleep(time.Second)

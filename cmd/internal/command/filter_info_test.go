@@ -99,7 +99,7 @@ change log    following, at 0 of 0, read [0-9.]+m?s ago in [0-9]+\.[0-9] ms
 generation    1
 
 PART +IDS +CAPACITY +FILL +PASSES +BYTES
-orders +0 +65536 .* kB
+orders +(0|100) +65536 .* kB
 order:bloom:orders in Redis +` + about100 + ` +1000 .* kB
 `, ""},
 		{"info of one in memory", "", "", []string{"info", "near"}, exitDone, `filter        near \(local\)
