@@ -17,9 +17,10 @@ const (
 	MaxScripts = 256
 )
 
-// redirectPauses are before each attempt to send calls again: as many as go-redis makes by
-// default. The nodes learn of a move one after the other, so the next one may redirect as well.
-var redirectPauses = [...]time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond}
+// redirectPauses are before each attempt to send calls again: one more than go-redis makes by
+// default. The nodes learn of a move one after the other, so the next one may redirect as well;
+// on a busy machine that lasted for longer than the first three.
+var redirectPauses = [...]time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond}
 
 // ScriptBatcher runs the scripts of many callers in few round trips. Its methods are safe
 // for concurrent use.

@@ -88,7 +88,11 @@ func (b *Bed) redissonClasses(ctx context.Context) (string, error) {
 	// tools/fetch.py gives the folder this name.
 	jars := b.cache("jars", fmt.Sprintf("%s-%x", filepath.Base(pomDir), sha256.Sum256(pom))[:len(filepath.Base(pomDir))+1+16])
 	if _, err := os.Stat(jars); err != nil {
-		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "redisson or matrix"}
+		fetch := "redisson"
+		if pomDir != dir {
+			fetch = "matrix"
+		}
+		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: fetch}
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "agent", "*.java"))
 	if err != nil {
