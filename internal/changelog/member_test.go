@@ -289,37 +289,35 @@ func TestRenewalNamesAnEarlierReply(t *testing.T) {
 func TestRenewalNeedsThePlace(t *testing.T) {
 	t.Parallel()
 	const hash, lease = "ordergate:{orders}:follow", time.Hour
-	onEveryRedis(t, func(t *testing.T, s server) {
-		b := newInstance(t, s, idle)
-		m := b.NewMember("source:db", lease)
-		renew := func() (renewed bool) {
-			t.Helper()
-			for range 3 {
-				if err := m.Renew(t.Context(), time.Now()); err != nil {
-					t.Fatal(err)
-				}
+	b := newInstance(t, startRealServer(t), idle)
+	m := b.NewMember("source:db", lease)
+	renew := func() (renewed bool) {
+		t.Helper()
+		for range 3 {
+			if err := m.Renew(t.Context(), time.Now()); err != nil {
+				t.Fatal(err)
 			}
-			return members(t, b.client)["source:db"] > float64(m.lastReply.ms)
 		}
-		must(t, m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", To: "first"}))
-		must(t, m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", From: "first", To: "second"}, "1"))
-		if !renew() {
-			t.Fatal("no lease")
-		}
-		must(t, errors.Join(b.client.HSet(t.Context(), hash, "db", "first").Err(), failover(t.Context(), b.client)))
-		if renew() || m.IsPlaceKnown() {
-			t.Errorf("a lease although the place is another one, or unknown: %v", m.IsPlaceKnown())
-		}
-		if m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", From: "second", To: "third"}) == nil || renew() {
-			t.Error("the place was moved from another one")
-		}
-		if at, err := m.RecordedAt(t.Context(), hash, "db"); err != nil || at != "first" {
-			t.Errorf("the place is %q, %v", at, err)
-		}
-		if !renew() {
-			t.Error("no lease although the place is known")
-		}
-	})
+		return members(t, b.client)["source:db"] > float64(m.lastReply.ms)
+	}
+	must(t, m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", To: "first"}))
+	must(t, m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", From: "first", To: "second"}, "1"))
+	if !renew() {
+		t.Fatal("no lease")
+	}
+	must(t, errors.Join(b.client.HSet(t.Context(), hash, "db", "first").Err(), failover(t.Context(), b.client)))
+	if renew() || m.IsPlaceKnown() {
+		t.Errorf("a lease although the place is another one, or unknown: %v", m.IsPlaceKnown())
+	}
+	if m.RecordAt(t.Context(), Move{Hash: hash, Field: "db", From: "second", To: "third"}) == nil || renew() {
+		t.Error("the place was moved from another one")
+	}
+	if at, err := m.RecordedAt(t.Context(), hash, "db"); err != nil || at != "first" {
+		t.Errorf("the place is %q, %v", at, err)
+	}
+	if !renew() {
+		t.Error("no lease although the place is known")
+	}
 }
 
 // TestDuplicateMembers runs two processes with one instance ID. Both stay members, so other
