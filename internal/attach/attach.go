@@ -150,7 +150,7 @@ type breadth int
 
 const (
 	exact breadth = iota
-	wide          // in any case, with repeated slashes, and whatever stands behind a word
+	wide          // in any case, with repeated slashes, and any text behind a word
 )
 
 // routes returns one route for all rules without a parameter, and one for each parameter.
