@@ -93,7 +93,7 @@ func (p *forwarding) askForBody(call *gate.Call, req *order.Request) *extproc.Pr
 		p.hiddenPath = req.Target
 		// Envoy goes by gRPC's type, and gRPC's servers by the path.
 		if text := contentTypeOf(req.Header); text != "" && !gate.IsGRPCType(text) {
-			mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, unseenType))
+			mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, gate.UnreadType))
 			p.hiddenType = text
 		}
 	case p.hiddenPath != "":
@@ -111,7 +111,6 @@ func withPath(path string) *extproc.HeaderMutation {
 const (
 	headerPath = ":path"
 	headerType = "content-type"
-	unseenType = "application/vnd.ordergate.body-not-seen"
 	unseenPath = "/.ordergate/body-not-seen?ordergate="
 	// maxShownPath bounds the part of a hidden path that appears in an access log, in
 	// bytes.

@@ -13,9 +13,6 @@ import (
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
-// provenPath is the path of a marked request wherever Envoy may pass it on: no backend serves it.
-const provenPath = "/.ordergate/doctor"
-
 // mark returns the mark of a request. That of a sealed request is in its path. Without ext_authz it
 // is in its header, and is copied to text.
 func (s *Server) mark(req *order.Request, text *string, sealed bool) (mark gate.Mark, ok bool) {
@@ -86,10 +83,10 @@ func (p *proof) readRequest() error {
 	}
 	// Until the body has come, and at the backend, the request has a path that none serves, and a body of
 	// a type that none reads.
-	mutation := withPath(provenPath)
+	mutation := withPath(gate.MarkedPath)
 	mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
 	if text := contentTypeOf(p.req.Header); text != "" {
-		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, unseenType))
+		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, gate.UnreadType))
 	}
 	if err := p.stream.Send(onRequest(atHeaders, mutation, mode)); err != nil {
 		return nil

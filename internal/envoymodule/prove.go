@@ -5,13 +5,6 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-const (
-	// provenPath is the path of a marked request at the backend: none serves it.
-	provenPath = "/.ordergate/doctor"
-	// provenType is the type of its body, which no backend reads.
-	provenType = "application/vnd.ordergate.body-not-seen"
-)
-
 // proof is a marked request. It takes no lock and changes nothing. The worker owns it.
 type proof struct {
 	stream *Stream
@@ -87,9 +80,9 @@ func (p *proof) forward(h Headers) Step {
 		return p.reply()
 	}
 	h.strip(s.envoy, stripOwned, 0)
-	s.envoy.Set(Request, ":path", provenPath)
+	s.envoy.Set(Request, ":path", gate.MarkedPath)
 	if s.body != nil {
-		s.envoy.Set(Request, "content-type", provenType)
+		s.envoy.Set(Request, "content-type", gate.UnreadType)
 	}
 	s.stage = passed
 	return Step{Do: PassRequest}

@@ -56,7 +56,7 @@ func TestProve(t *testing.T) {
 	b.end(e)
 
 	e, do = b.marked(sign(gate.StageBackend), "POST", "/orders/1/settle", true)
-	if h := e.headers[Request]; do != PassRequest || h.Get(":path") != provenPath || h.Get(gate.HeaderDoctor) != "" || h.Get(gate.HeaderFence) != "" {
+	if h := e.headers[Request]; do != PassRequest || h.Get(":path") != gate.MarkedPath || h.Get(gate.HeaderDoctor) != "" || h.Get(gate.HeaderFence) != "" {
 		t.Errorf("to the backend: %d %v", do, h)
 	}
 	b.worker.do(func() { do = e.respond("404", false) })

@@ -18,6 +18,13 @@ import (
 // adapter removes it, as it does any header that only ordergate may send.
 const HeaderDoctor = "x-ordergate-doctor"
 
+// MarkedPath is the path of a marked request wherever Envoy may pass it on: no backend serves it.
+const MarkedPath = "/.ordergate/doctor"
+
+// UnreadType is the type of a body that no backend is to read: of one that the gate has yet to see, or
+// of a marked request.
+const UnreadType = "application/vnd.ordergate.body-not-seen"
+
 // Stage is the part of the chain that answers a marked request.
 type Stage string
 

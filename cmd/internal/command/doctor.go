@@ -76,7 +76,7 @@ func doctorCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&opts.through, "through", "", "the address of Envoy's listener for clients, such as http://127.0.0.1:10000")
 	cmd.Flags().StringVar(&opts.host, "host", "", "the host of the requests, for rules without match.host; default that of --through")
 	cmd.Flags().StringArrayVarP(&opts.headers, "header", "H", nil, "a header of the requests as 'name: value', any number of times: of a login, for example")
-	cmd.Flags().BoolVar(&opts.toBackend, "to-backend", false, "also let marked requests go on to the backend, at the path /.ordergate/doctor, to prove that its answers are seen")
+	cmd.Flags().BoolVar(&opts.toBackend, "to-backend", false, "also let marked requests go on to the backend, at the path "+gate.MarkedPath+", to prove that its answers are seen")
 	cmd.Flags().BoolVar(&opts.insecure, "insecure", false, "accept any certificate of Envoy")
 	cmd.Flags().BoolVar(&opts.asJSON, "json", false, "print one JSON object")
 	return cmd

@@ -82,9 +82,6 @@ func (d *doctor) examineClocks(ctx context.Context) {
 	}
 }
 
-// doctorPath is that of the first request, which asks for no order.
-const doctorPath = "/.ordergate/doctor"
-
 // examineReads finds a read that ordergate answers. Without one, no write is sent: it might reach the
 // backend.
 func (d *doctor) examineReads(ctx context.Context) bool {
@@ -118,7 +115,7 @@ func (d *doctor) examineReads(ctx context.Context) bool {
 
 // harmlessReads are reads that no rule takes for a write.
 func (d *doctor) harmlessReads() []order.Request {
-	reads := []order.Request{{Method: http.MethodGet, Target: doctorPath}}
+	reads := []order.Request{{Method: http.MethodGet, Target: gate.MarkedPath}}
 	g, err := gate.New(d.policies, stubRecorder{}, time.Now)
 	if err != nil {
 		return reads
