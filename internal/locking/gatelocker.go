@@ -53,6 +53,15 @@ func (g GateLocker) Key(id string) string {
 	return g.before + id + g.after
 }
 
+// keys returns the keys of the orders' locks, in the order of the IDs.
+func (g GateLocker) keys(ids []string) []string {
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = g.Key(id)
+	}
+	return keys
+}
+
 // Acquire implements gate.Locker. It takes at most the wait and one command to
 // Redis. That includes a command that starts behind one that hangs: the proxy's timeout would
 // expire before both have ended. The wait for a slot in flight and the wait for the lock share one
@@ -104,10 +113,7 @@ func (a *acquisition) lock(slot *flightSlot, err error) {
 		a.then(nil, err)
 		return
 	}
-	keys := make([]string, len(a.request.IDs))
-	for i, id := range a.request.IDs {
-		keys[i] = a.Key(id)
-	}
+	keys := a.keys(a.request.IDs)
 	locker.AcquireAsync(a.ctx, keys, func(lease *redislock.Lease, err error) {
 		if err != nil {
 			a.unit.leave()

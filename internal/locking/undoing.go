@@ -35,29 +35,21 @@ func (g GateLocker) undoing(request gate.LockRequest) *undoing {
 	if !g.unit.use.Observe || g.unit.use.isOfKeys() {
 		return nil
 	}
-	u := &undoing{unit: g.unit, step: redislock.UndoFailed}
-	for _, id := range request.IDs {
-		u.keys = append(u.keys, strings.TrimSuffix(g.Key(id), config.ObservedSuffix))
+	u := &undoing{unit: g.unit, step: redislock.UndoFailed, keys: g.keys(request.IDs)}
+	for i, key := range u.keys {
+		u.keys[i] = strings.TrimSuffix(key, config.ObservedSuffix)
 	}
 	return u
 }
 
 // Undone implements gate.Locker.
 func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = g.Key(id)
-	}
-	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, keys...)
+	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, g.keys(ids)...)
 }
 
 // Marked implements gate.Locker.
 func (g GateLocker) Marked(ctx context.Context, ids []string) ([]int64, error) {
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = g.Key(id)
-	}
-	return redislock.GreatestMarks(ctx, g.unit.set.opts.Redis, keys...)
+	return redislock.GreatestMarks(ctx, g.unit.set.opts.Redis, g.keys(ids)...)
 }
 
 // begin suspends the stored answers. The call goes on without that if Redis does not answer, and its end
@@ -86,26 +78,31 @@ func (u *undoing) end(ctx context.Context) {
 }
 
 func (u *undoing) mark(ctx context.Context, step redislock.UndoStep) {
-	locker, err := u.unit.enter()
-	if err == nil {
-		defer u.unit.leave()
-	}
-	for i, key := range u.keys {
-		step := step
-		if u.numbers[i] == 0 && step == redislock.UndoDone { // what is stored now came while the call ran
-			step = redislock.UndoBegins
-		}
-		if err == nil {
-			var number int64
-			number, err = locker.MarkUndone(ctx, step, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
-			if err == nil && u.numbers[i] == unmarked {
-				u.numbers[i] = number
-			}
-		}
-	}
-	if err != nil {
+	if err := u.markEach(ctx, step); err != nil {
 		u.unit.log.Warn("what a call that is only observed undoes is not marked: the stored answer of the settlement may be given on, or stay suspended", "error", err)
 	}
+}
+
+func (u *undoing) markEach(ctx context.Context, step redislock.UndoStep) error {
+	locker, err := u.unit.enter()
+	if err != nil {
+		return err
+	}
+	defer u.unit.leave()
+	for i, key := range u.keys {
+		of := step
+		if u.numbers[i] == 0 && step == redislock.UndoDone { // what is stored now came while the call ran
+			of = redislock.UndoBegins
+		}
+		number, err := locker.MarkUndone(ctx, of, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
+		if err != nil {
+			return err
+		}
+		if u.numbers[i] == unmarked {
+			u.numbers[i] = number
+		}
+	}
+	return nil
 }
 
 // unlocked is the lease of an observed call that undoes and got no lock: it has its marks.
