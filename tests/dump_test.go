@@ -163,6 +163,19 @@ func TestOlderDumpOfAShard(t *testing.T) {
 	}
 }
 
+// fileGate starts an ordergate with a set in Redis that has a file's orders.
+func fileGate(t *testing.T, bed *bedtest.Bed, redis, file string, shards int) *tableGate {
+	t.Helper()
+	return asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(`
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
+redis: {%s}
+sources: {file: {kind: csv, path: %s}}
+filters: {orders: {kind: redis-bitmap, capacity: 1_000, shards: %d, sources: [file]}}
+rules:
+  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
+`, redis, file, shards), "TOKEN=0123456789abcdef"))
+}
+
 // TestDumpBeforeAFile has Redis come back from a dump that is older than a file's load into the set
 // in it. No order of the file is absent, of an ordergate that lived through it or starts later.
 func TestDumpBeforeAFile(t *testing.T) {
@@ -178,14 +191,7 @@ func TestDumpBeforeAFile(t *testing.T) {
 			client := newClient(t, server.Addr())
 			file := filepath.Join(t.TempDir(), "orders.csv")
 			must(t, os.WriteFile(file, []byte("1\n"), 0o600))
-			g := asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(`
-listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
-redis: {addresses: [%s], member: one}
-sources: {file: {kind: csv, path: %s}}
-filters: {orders: {kind: redis-bitmap, capacity: 1_000, sources: [file]}}
-rules:
-  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
-`, server.Addr(), file), "TOKEN=0123456789abcdef"))
+			g := fileGate(t, bed, fmt.Sprintf("addresses: [%s], member: one", server.Addr()), file, 1)
 			g.becomes(9, "absent")
 			before := takeDump(t, server, client)
 			must(t, os.WriteFile(file, []byte("1\n2\n"), 0o600))
@@ -219,14 +225,7 @@ func TestShardBeforeAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "orders.csv")
 	must(t, os.WriteFile(file, []byte("1\n"), 0o600))
 	gate := func(member string) *tableGate {
-		return asTableGate(t, bed, bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(`
-listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
-redis: {mode: cluster, addresses: [%s], member: %s}
-sources: {file: {kind: csv, path: %s}}
-filters: {orders: {kind: redis-bitmap, capacity: 1_000, shards: 16, sources: [file]}}
-rules:
-  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
-`, cluster.Addrs()[0], member, file), "TOKEN=0123456789abcdef"))
+		return fileGate(t, bed, fmt.Sprintf("mode: cluster, addresses: [%s], member: %s", cluster.Addrs()[0], member), file, 16)
 	}
 	one := gate("one")
 	one.becomes(nobody, "absent")

@@ -259,13 +259,17 @@ func (b *bench) beginAs(contentType, method, path string, end bool) (*envoy, Act
 	e := &envoy{worker: b.worker}
 	e.headers[Request] = headersOf(":method", method, ":path", path, ":authority", "shop", "accept-encoding", "gzip",
 		"content-type", contentType, gate.HeaderFence, "99", gate.HeaderFence, "98")
-	var do Action
+	return e, b.start(e, end)
+}
+
+// start has the adapter handle the request's headers.
+func (b *bench) start(e *envoy, end bool) (do Action) {
 	b.worker.do(func() {
 		var step Step
 		step, e.stream = b.adapter.Request(e, e.headers[Request], end)
 		do = e.act(step, false)
 	})
-	return e, do
+	return do
 }
 
 // end is the end of a stream.

@@ -12,13 +12,7 @@ func (b *bench) marked(mark, method, path string, end bool) (*envoy, Action) {
 	e := &envoy{worker: b.worker, attempts: 1, details: "via_upstream"}
 	e.headers[Request] = headersOf(":method", method, ":path", path, ":authority", "shop", "content-type", "application/json",
 		gate.HeaderDoctor, mark, gate.HeaderFence, "99")
-	var do Action
-	b.worker.do(func() {
-		var step Step
-		step, e.stream = b.adapter.Request(e, e.headers[Request], end)
-		do = e.act(step, false)
-	})
-	return e, do
+	return e, b.start(e, end)
 }
 
 // report is the one that was given as an answer, nil if there is none.
