@@ -13,13 +13,20 @@ import (
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
-// mark returns the mark of a request. That of a sealed request is in its path. Without ext_authz it
-// is in its header, and is copied to text.
-func (s *Server) mark(req *order.Request, text *string, sealed bool) (mark gate.Mark, ok bool) {
+// proofOf returns the proof of a marked request; nil: it is any other. The mark of a sealed request is in
+// its path. Without ext_authz it is in its header, and is copied to text. It is kept out of the frame of
+// Process, whose stack stays while a call waits.
+//
+//go:noinline
+func (s *Server) proofOf(req *order.Request, text *string, sealed bool) *proof {
 	if !sealed && s.opts.Marks != nil {
 		*text = gate.MarkIn(req.Header)
 	}
-	return s.opts.Marks.Take(*text)
+	mark, ok := s.opts.Marks.Take(*text)
+	if !ok {
+		return nil
+	}
+	return &proof{server: s, req: *req, mark: mark, sealed: sealed}
 }
 
 // proof is the stream of a marked request. It takes no lock and changes nothing.

@@ -151,8 +151,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if sealed && !s.reveal(stream.Context(), &req, &text) {
 		return stream.Send(unrevealed)
 	}
-	if mark, ok := s.mark(&req, &text, sealed); ok {
-		return s.prove(&proof{server: s, stream: stream, first: first, gate: a.gate, req: req, mark: mark, sealed: sealed}, text)
+	if p := s.proofOf(&req, &text, sealed); p != nil {
+		p.stream, p.first, p.gate = stream, first, a.gate
+		return s.prove(p, text)
 	} else if sealed && text != "" {
 		return stream.Send(unrevealed)
 	}
