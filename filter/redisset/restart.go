@@ -122,18 +122,19 @@ func (s *Set) requestReread(reason string) {
 	s.opts.OnIncomplete(reason)
 }
 
-// errOtherForms is temporary: the set will be filled again.
-var errOtherForms = errors.New("the filter in Redis was filled with other forms of IDs")
+// ErrReplaced says that a set is of another generation, or has other forms of IDs. It is temporary:
+// after AwaitComplete there is another set.
+var ErrReplaced = errors.New("the filter in Redis is being replaced")
 
 // Generation returns the generation in use, as of a refresh that begins now. A later Add goes
-// to it.
+// to it. For a set with other forms of IDs the error is ErrReplaced.
 func (s *Set) Generation(ctx context.Context) (int, error) {
 	v, err := s.refresh(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if v.Forms != "" && s.hasOtherForms(v) {
-		return 0, errOtherForms
+		return 0, ErrReplaced
 	}
 	return v.Generation, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 //go:embed place.lua
@@ -90,15 +91,12 @@ func (p *checkpointStore) readAny(ctx context.Context, t checkpointed) (at check
 	return at, nil
 }
 
-// errGeneration is temporary: another instance is replacing the set.
-var errGeneration = errors.New("the set in Redis is of another generation")
-
 func (p *checkpointStore) sameGeneration(ctx context.Context, at checkpoint) error {
 	switch now, err := p.set.Generation(ctx); {
 	case err != nil:
 		return err
 	case strconv.Itoa(now) != at.generation:
-		return errGeneration
+		return redisset.ErrReplaced
 	}
 	return nil
 }
@@ -178,20 +176,28 @@ func (u unreadBySet) IDs(ctx context.Context, _ func(id string) error) error {
 
 // catchUpSet adds the rows that may be new in the tables to the set in Redis, and then moves the
 // checkpoints. It waits until the set is complete: the instance that fills it reads all of the
-// tables. Take is a method of the filter that accepts a reading.
+// tables. If the set is replaced meanwhile, it begins again. Take is a method of the filter that
+// accepts a reading.
 func (u *Loader) catchUpSet(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
-	if err := u.set.AwaitComplete(ctx); err != nil {
-		return err
+	for {
+		if err := u.set.AwaitComplete(ctx); err != nil {
+			return err
+		}
+		moved := func(context.Context) error { return nil }
+		err := take(ctx, func(ctx context.Context, add func(id string) error) (err error) {
+			moved, err = u.checkpoints.catchUp(ctx, add)
+			return err
+		})
+		if err == nil {
+			return moved(ctx)
+		}
+		if !errors.Is(err, redisset.ErrReplaced) {
+			return err
+		}
+		if err := wait.For(ctx, retryMin); err != nil {
+			return err
+		}
 	}
-	moved := func(context.Context) error { return nil }
-	err := take(ctx, func(ctx context.Context, add func(id string) error) (err error) {
-		moved, err = u.checkpoints.catchUp(ctx, add)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return moved(ctx)
 }
 
 // readAll reads all of a table to fill the set. A nil *checkpointStore keeps no checkpoint.

@@ -1,7 +1,10 @@
 package loader
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -119,4 +122,45 @@ func TestGivenUp(t *testing.T) {
 	discardPosition(true)
 	has(p.fields(2)...)
 	discardPosition(true)
+}
+
+// TestReplacedMeanwhile reads the sources for a set that another instance replaces between two
+// questions of the reading.
+func TestReplacedMeanwhile(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: bedtest.New(t).Redis().Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	open := func() *redisset.Set {
+		set, err := redisset.New(client, redisset.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000}})
+		bedtest.Check(t, err)
+		t.Cleanup(set.Close)
+		return set
+	}
+	other, set := open(), open()
+	p := &checkpointStore{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
+	use := func(ctx context.Context, generation int) {
+		bedtest.Check(t, client.HSet(ctx, p.keys[1], "generation", generation, "capacity", 1000, "shards", 1).Err())
+	}
+	for generation := range 2 {
+		use(t.Context(), 1+generation)
+		_ = other.Trust(t.Context(), []string{"7"}) // creates it
+		bedtest.Check(t, other.Add(t.Context(), "7"))
+		bedtest.Check(t, other.Trust(t.Context(), []string{"7"}))
+	}
+	use(t.Context(), 1)
+	reads, done := 0, errors.New("the sources are read")
+	err := (&Loader{set: set, checkpoints: p}).catchUpSet(t.Context(), func(ctx context.Context, _ func(context.Context, func(string) error) error) error {
+		reads++
+		at, err := p.readAny(ctx, p.tables[0])
+		bedtest.Check(t, err)
+		if reads == 1 {
+			use(ctx, 2)
+		}
+		if err := p.sameGeneration(ctx, at); err != nil {
+			return fmt.Errorf("reading again: %w", err)
+		}
+		return done
+	})
+	if !errors.Is(err, done) || reads != 2 {
+		t.Errorf("%d reads: %v", reads, err)
+	}
 }
