@@ -189,33 +189,33 @@ lint: format prose
 prose:
 	python3 tools/prose.py $(PAGES)
 
-# Ratios, not verdicts: see docs/benchmarks.md.
+# Ratios, not verdicts: see tests/bench/README.md.
 bench:
 	$(FETCH) all bench
 	go run ./tests/bench
 
-# The locks beside other libraries': see docs/benchmarks-locks.md.
+# The locks beside other libraries': see tests/bench/locks/README.md.
 bench-locks:
 	$(FETCH) all
 	cd tests/bench/locks && go run .
 
-# The memory of settlements that wait for their locks: see docs/benchmarks-locks.md.
+# The memory of settlements that wait for their locks: see tests/bench/locks/README.md.
 bench-waiting:
 	$(FETCH) envoy redis
 	go run ./tests/bench/waiting
 
-# The filters in memory and in Redis beside others': see docs/benchmarks-filters.md.
+# The filters in memory and in Redis beside others': see tests/bench/filters/README.md.
 bench-filters:
 	$(FETCH) redis redisbloom
 	cd tests/bench/filters && go run .
 
 # A gate in front of orders, beside other ways to build one: see
-# docs/benchmarks-gateway.md.
+# tests/bench/gateway/README.md.
 bench-gateway:
 	$(FETCH) envoy redis gateway
 	go run ./tests/bench/gateway
 
-# Creates that wait for all readers, and a Redis far away: see docs/benchmarks-windows.md.
+# Creates that wait for all readers, and a Redis far away: see tests/bench/windows/README.md.
 bench-windows:
 	$(FETCH) envoy redis
 	go run ./tests/bench/windows

@@ -84,7 +84,10 @@ func TestLinks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../docs/*.md")
 	must(t, err)
-	files = append(files, "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
+	benchmarks, err := filepath.Glob("bench/*/README.md")
+	must(t, err)
+	files = append(files, benchmarks...)
+	files = append(files, "bench/README.md", "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
 	for _, file := range files {
 		for _, m := range link.FindAllStringSubmatch(prose(t, file), -1) {
 			target := file

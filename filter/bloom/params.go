@@ -23,7 +23,7 @@ const (
 // defaultOverhead is how much more memory than Classic the default may take to be
 // Blocked. At 2*10^8 IDs and one in 1,000, for 1.08 times the memory, it fills in
 // less than half of the time and answers in three quarters of it
-// (docs/benchmarks-filters.md).
+// (tests/bench/filters/README.md).
 const defaultOverhead = 1.25
 
 // Limits of [Params].
