@@ -73,6 +73,7 @@ type chain struct {
 	table    *routev3.RouteConfiguration // nil: not known
 	filters  []filter
 	quic     bool
+	socket   *corev3.TransportSocket // nil: plain text
 }
 
 // check collects findings.
@@ -103,6 +104,7 @@ func Check(plan attach.Plan, backend time.Duration, s *Snapshot) (findings []Fin
 		c.chain(ch)
 	}
 	c.around(chains, attached)
+	c.file(attached)
 	if s.whole {
 		c.process()
 	} else {
@@ -136,12 +138,9 @@ func (c *check) chains() []*chain {
 			for _, f := range g.GetFilters() {
 				hcm := &hcmv3.HttpConnectionManager{}
 				if !unpack(f.GetTypedConfig(), hcm) {
-					if f.GetTypedConfig() == nil && f.GetConfigDiscovery() == nil && strings.Contains(f.GetName(), "http_connection_manager") {
-						c.note("the filter " + f.GetName() + " of listener " + l.GetName() + " has no typed_config: is it of Envoy's API v2?")
-					}
 					continue
 				}
-				ch := &chain{listener: l, hcm: hcm, quic: hcm.GetCodecType() == hcmv3.HttpConnectionManager_HTTP3}
+				ch := &chain{listener: l, hcm: hcm, quic: hcm.GetCodecType() == hcmv3.HttpConnectionManager_HTTP3, socket: g.GetTransportSocket()}
 				switch {
 				case hcm.GetRouteConfig() != nil:
 					ch.table = hcm.GetRouteConfig()

@@ -25,16 +25,17 @@ locks: {l: {}}
 rules:
   - {name: look, match: {methods: [GET, HEAD], path: "/orders/{id}"}, id: {path: id}, lookup: {filter: orders}}
   - {name: make, match: {methods: [POST], path: /orders}, id: {format: digits}, create: {filter: orders, learn: {response_json: id}}}
-  - {name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: l}}
+  - {name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, lookup: {filter: orders}, settle: {lock: l}}
   - {name: pay, match: {methods: [GET], path: /pay}, id: {query: id}, settle: {lock: l}}
   - {name: body, match: {methods: [GET], path: /body}, id: {json: id}, lookup: {filter: orders}}
 `
 
-// planOf returns the plan of the rules.
-func planOf(t testing.TB) attach.Plan {
+// planOf returns the plan of the rules, in which each second text replaces the first.
+func planOf(t testing.TB, changes ...string) attach.Plan {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ordergate.yaml")
-	if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
+	text := strings.NewReplacer(changes...).Replace(rules)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := config.Load(path, func(string) string { return "" })
@@ -105,13 +106,15 @@ var leftOut = []struct {
 	{name: "overload manager", from: "overload_manager:", to: "unknown_manager:", want: "overload_manager", many: true},
 	{name: "fairness", from: "    static_layer: { http.max_requests_per_io_cycle: 1 }\n", to: "    static_layer: {}\n", want: "max_requests_per_io_cycle"},
 	{name: "one cluster", from: "route: { cluster: backend-reads, timeout: 15s }", to: "route: { cluster: backend-writes, timeout: 15s }", want: "share the cluster backend-writes"},
-	{name: "max_connections", from: "max_connections: 20, ", want: "max_connections"},
+	{name: "max_connections", from: "max_connections: 20, ", want: "cluster backend-writes: circuit_breakers do not set max_connections"},
+	{name: "max_connections of reads", from: "max_connections: 12, ", want: "cluster backend-reads: circuit_breakers do not set max_connections"},
 	{name: "the clients' limit", from: "rate_limits:\n                  # An IPv6 client has a /64 of addresses to choose from.\n                  - actions: [{ masked_remote_address: { v4_prefix_mask_len: 32, v6_prefix_mask_len: 64 } }]\n", to: "hash_policy: []\n", want: "no limit for each client", many: true},
 	{name: "the limit's buckets", from: "                    - entries: [{ key: masked_remote_address }]\n                      token_bucket: { max_tokens: 1000, tokens_per_fill: 100, fill_interval: 1s }\n", to: "                      []\n", want: "no limit for each client", many: true},
 	{name: "access log", from: "          access_log:\n", to: "          unknown_log:\n", want: "no access log"},
 	{name: "access log as text", from: "json_format:\n                  time", to: "text_format_source: { inline_string: x }\n                unknown:\n                  time", want: "not JSON"},
 	{name: "a raw path in the log", from: `"%CEL(request.path.matches('^[!-~]*$') ? request.path : 'not in ASCII')%"`, to: `"%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"`, want: "as the client sent it"},
 	{name: "route timeout", from: "cluster: backend-writes, timeout: 30s }\n\n", to: "cluster: backend-writes, timeout: 0s }\n\n", want: "no timeout for POST of rule make"},
+	{name: "route timeout of reads", from: "cluster: backend-reads, timeout: 15s", to: "cluster: backend-reads, timeout: 0s", want: "no timeout for GET of rule look", many: true},
 	{name: "a short route timeout", from: "cluster: backend-writes, timeout: 30s }\n\n", to: "cluster: backend-writes, timeout: 4s }\n\n", want: "its timeout of 4s is shorter"},
 	{name: "a long route timeout", from: "cluster: backend-writes, timeout: 30s }\n\n", to: "cluster: backend-writes, timeout: 61s }\n\n", want: "not shorter than stream_idle_timeout"},
 	{name: "raw headers", from: "              encode_raw_headers: true\n", want: "encode_raw_headers"},
@@ -139,6 +142,45 @@ var leftOut = []struct {
 	{name: "another socket", from: "pipe: { path: /run/proc.sock }", to: "pipe: { path: /run/other.sock }", want: "has the address unix:/run/other.sock"},
 	{name: "no HTTP/2", from: "    typed_extension_protocol_options: &grpc\n", to: "    unknown_options: &grpc\n", want: "does not speak HTTP/2", many: true},
 	{name: "no cluster", from: "  - name: ordergate-proc\n", to: "  - name: elsewhere\n", want: "there is no cluster ordergate-proc"},
+}
+
+// leftOutOfFile has one thing of the file left out in each entry. The configuration of Envoy fits.
+var leftOutOfFile = []struct {
+	name, from, to string
+	want           []string
+}{
+	{"socket of ext_authz", `"unix:/run/authz.sock"`, `"127.0.0.1:9191"`, []string{"listen.authz: it is 127.0.0.1:9191, which not only Envoy reaches"}},
+	{"socket of ext_proc", `"unix:/run/proc.sock"`, `"[::1]:9192"`, []string{"listen.proc: it is [::1]:9192, which not only Envoy reaches"}},
+	{"sockets of other machines", `{authz: "unix:/run/authz.sock", proc: "unix:/run/proc.sock"}`, `{authz: "gate:9191", proc: "gate:9192", insecure: true}`, []string{"listen.authz: it is gate:9191", "listen.proc: it is gate:9192"}},
+	{"mode of sockets", `proc.sock"`, `proc.sock", socket_mode: "0666"`, []string{"listen.authz: it is unix:/run/authz.sock with socket_mode 0666", "listen.proc: it is unix:/run/proc.sock with socket_mode 0666"}},
+	{"lookup of another parameter", "rules:\n", "rules:\n" +
+		"  - {name: find, match: {methods: [GET], path: /find}, id: {query: order}, lookup: {filter: orders}}\n" +
+		"  - {name: end, match: {methods: [POST], path: /end}, id: {query: order}, settle: {lock: l}}\n", []string{"rule end: it has no lookup"}},
+	{"lookup of the rule that settles", "lookup: {filter: orders}, settle", "settle", []string{"rule settle: it has no lookup"}},
+}
+
+func TestLeftOutOfFile(t *testing.T) {
+	t.Parallel()
+	for _, tt := range leftOutOfFile {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(rules, tt.from) {
+				t.Fatalf("the file has no %q", tt.from)
+			}
+			plan := planOf(t, tt.from, tt.to)
+			found, _ := differences(t, plan, printed(t, plan, envoyfile.Static))
+			if !slices.EqualFunc(found, tt.want, strings.HasPrefix) {
+				t.Errorf("found %q, want %q", found, tt.want)
+			}
+			plan.Config.Listen.TLS = &config.ListenTLS{}
+			for target, want := range map[string]int{envoyfile.Static: strings.Count(strings.Join(tt.want, ""), "socket_mode"), envoyfile.Module: 0} {
+				found, _ = differences(t, plan, printed(t, plan, target))
+				if found = slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, "listen.") }); len(found) != want {
+					t.Errorf("with TLS, for %s: found %q", target, found)
+				}
+			}
+		})
+	}
 }
 
 func TestLeftOut(t *testing.T) {
@@ -193,6 +235,11 @@ func TestOrder(t *testing.T) {
 		"neither":             {neither, "no listener has ordergate's filters"},
 		"buffer behind":       {strings.Replace(withoutBuffer, router, buffer+router, 1), "buffer stands behind"},
 		"two listeners":       {second(text, neither), "listener second: it leads to the cluster backend-"},
+		"HTTP/3":              {http3(text, "false"), ""},
+		"HTTP/3, early data":  {strings.Replace(http3(text, "false"), "enable_early_data: false,", "", 1), "listener second: enable_early_data is not false"},
+		"HTTP/3, the default": {http3(text, "null"), "listener second: enable_early_data is not false"},
+		"HTTP/3, streams":     {strings.Replace(http3(text, "false"), "max_concurrent_streams: 100,", "", 1), "listener second: quic_protocol_options.max_concurrent_streams"},
+		"HTTP/3, no buffer":   {strings.Replace(http3(text, "false"), "name: envoy.filters.http.buffer", "name: envoy.filters.http.buffer\n            disabled: true", 2), "the filter buffer is missing"},
 		"swapped sockets":     {strings.NewReplacer("/run/proc.sock", "/run/authz.sock", "/run/authz.sock", "/run/proc.sock").Replace(text), ""}, // both serve both
 		"another's ext_authz": {strings.Replace(text, "          - name: envoy.filters.http.buffer\n", strings.Replace(strings.Replace(authz, "ordergate-authz", "login", 1), "failure_mode_allow: true", "failure_mode_allow: false", 1)+"\n          - name: envoy.filters.http.buffer\n", 1), ""},
 	} {
@@ -209,8 +256,22 @@ func TestOrder(t *testing.T) {
 // second adds the listener of another configuration.
 func second(text, from string) string {
 	begin, end := strings.Index(from, "  - name: orders\n"), strings.Index(from, "\n  clusters:\n")
-	listener := strings.NewReplacer("  - name: orders\n    address", "  - name: second\n    address", "port_value: 10000", "port_value: 10001").Replace(from[begin:end])
+	listener := strings.NewReplacer("  - name: orders\n", "  - name: second\n", "port_value: 10000", "port_value: 10001").Replace(from[begin:end])
 	return strings.Replace(text, "\n  clusters:\n", "\n"+listener+"\n  clusters:\n", 1)
+}
+
+// http3 adds a listener of HTTP/3, with what it says about early data.
+func http3(text, early string) string {
+	added := second(text, strings.NewReplacer(
+		"  - name: orders\n    address: { socket_address: {", `  - name: orders
+    udp_listener_config: { quic_options: { quic_protocol_options: { max_concurrent_streams: 100, initial_stream_window_size: 262144, initial_connection_window_size: 1048576 } } }
+    address: { socket_address: { protocol: UDP,`,
+		"    - filters:\n", `    - transport_socket: { name: quic, typed_config: { "@type": type.googleapis.com/envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport, enable_early_data: `+early+`, downstream_tls_context: {} } }
+      filters:
+`,
+		"          stat_prefix: orders\n", "          stat_prefix: orders\n          codec_type: HTTP3\n",
+	).Replace(text))
+	return added
 }
 
 // dumpOf writes a bootstrap as a /config_dump does.
@@ -287,6 +348,9 @@ func TestUnreadable(t *testing.T) {
 		"truncated":   {dumpOf(t, text, true)[:10000], "truncated"},
 		"another":     {"rules: []", "no listeners"},
 		"API v2":      {strings.ReplaceAll(text, "envoy.extensions.filters.network.http_connection_manager.v3", "envoy.config.filter.network.http_connection_manager.v2"), "API v2"},
+		"dump of v2":  {`{"configs":[{"@type":"type.googleapis.com/envoy.admin.v2alpha.ListenersConfigDump","dynamic_active_listeners":[]}]}`, "API v2"},
+		"v2, untyped": {`{"static_resources":{"listeners":[{"filter_chains":[{"filters":[{"name":"envoy.http_connection_manager","config":{"http_filters":[]}}]}]}]}}`, "API v2"},
+		"no type":     {`{"configs":[{"@type":7}]}`, "a type is no text"},
 		"wrong types": {`{"static_resources":{"listeners":[{"name":7}]}}`, "a Listener cannot be read"},
 		"wrong lists": {`{"configs":{"a":1}}`, "no list"},
 	} {

@@ -13,6 +13,7 @@ import (
 	streamv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 )
@@ -46,6 +47,7 @@ func (c *check) connections(ch *chain) {
 	}
 	if c.calls {
 		c.times(ch)
+		c.early(ch)
 	}
 	c.sizes(ch)
 	for _, name := range []string{"x-ordergate-key", "x-ordergate-fence", "x-ordergate-verdict", "x-ordergate-settled-at", "x-ordergate-lease-lost", "x.ordergate.fence"} {
@@ -69,6 +71,14 @@ func onlyNarrow(a *hcmv3.HttpConnectionManager_InternalAddressConfig) bool {
 		}
 	}
 	return true
+}
+
+// early checks that HTTP/3 takes no early data, which it does by default.
+func (c *check) early(ch *chain) {
+	socket := &quicv3.QuicDownstreamTransport{}
+	if ch.quic && (!unpack(ch.socket.GetTypedConfig(), socket) || socket.GetEnableEarlyData() == nil || socket.GetEnableEarlyData().GetValue()) {
+		c.find(ch.name(), "enable_early_data is not false", "others may send a settlement once more that a client has sent in early data (0-RTT, RFC 8470)", "enable_early_data: false in the transport socket envoy.transport_sockets.quic")
+	}
 }
 
 func (c *check) times(ch *chain) {

@@ -78,8 +78,8 @@ func Read(r io.Reader) (*Snapshot, error) {
 		}
 		return nil, err
 	}
-	if old := s.oldTypes(); len(old) > 0 {
-		return nil, fmt.Errorf("it is of Envoy's API v2 (%s), which no Envoy since 1.18 reads", old[0])
+	if err := s.ofOldAPI(); err != nil {
+		return nil, err
 	}
 	if len(s.listeners) == 0 {
 		return nil, errors.New("it has no listeners: is it a bootstrap or a /config_dump of Envoy?")
@@ -177,6 +177,15 @@ func (s *Snapshot) member(d *json.Decoder, key, within string) error {
 	case "bootstrap":
 		s.whole = true
 		return s.object(d, key)
+	case "@type":
+		var url string
+		if err := d.Decode(&url); err != nil {
+			return fmt.Errorf("a type is no text at byte %d", d.InputOffset())
+		}
+		if strings.HasPrefix(url, "type.googleapis.com/envoy.admin.v2") {
+			s.types[url] = true
+		}
+		return nil
 	case "inline_scoped_route_configs", "dynamic_scoped_route_configs":
 		s.note("routes that are chosen by scope are not checked")
 		return skip(d)
@@ -290,8 +299,8 @@ func (s *Snapshot) decode(d *json.Decoder, m proto.Message) error {
 	}
 	err := protojson.UnmarshalOptions{AllowPartial: true, DiscardUnknown: true, Resolver: resolver{protoregistry.GlobalTypes, s.types}}.Unmarshal(raw, m)
 	if err != nil {
-		if old := s.oldTypes(); len(old) > 0 {
-			return fmt.Errorf("it is of Envoy's API v2 (%s), which no Envoy since 1.18 reads", old[0])
+		if err := s.ofOldAPI(); err != nil {
+			return err
 		}
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		return fmt.Errorf("a %s cannot be read: %s", m.ProtoReflect().Descriptor().Name(), text)
@@ -314,17 +323,28 @@ func (r resolver) FindMessageByURL(url string) (protoreflect.MessageType, error)
 	return t, nil
 }
 
-// oldTypes returns the types of API v2, sorted.
-func (s *Snapshot) oldTypes() []string {
+// ofOldAPI returns an error if anything is of API v2: a type, or a connection manager without one.
+func (s *Snapshot) ofOldAPI() error {
 	var old []string
 	for url := range s.types {
 		name := url[strings.LastIndexByte(url, '/')+1:]
-		if strings.HasPrefix(name, "envoy.api.v2") || strings.HasPrefix(name, "envoy.config.filter.") || strings.HasSuffix(name, ".v2") || strings.Contains(name, ".v2.") {
+		if strings.HasPrefix(name, "envoy.api.v2") || strings.HasPrefix(name, "envoy.config.filter.") || strings.HasSuffix(name, ".v2") || strings.Contains(name, ".v2.") || strings.Contains(name, ".v2alpha.") {
 			old = append(old, name)
 		}
 	}
-	slices.Sort(old)
-	return old
+	for _, l := range s.listeners {
+		for _, g := range l.GetFilterChains() {
+			for _, f := range g.GetFilters() {
+				if f.GetTypedConfig() == nil && f.GetConfigDiscovery() == nil && strings.Contains(f.GetName(), "http_connection_manager") {
+					old = append(old, f.GetName()+" has no typed_config")
+				}
+			}
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it is of Envoy's API v2 (%s), which no Envoy since 1.18 reads", slices.Min(old))
 }
 
 func (s *Snapshot) note(text string) {

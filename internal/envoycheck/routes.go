@@ -41,11 +41,17 @@ func (c *check) rules(ch *chain) {
 			}
 		}
 	}
-	slices.Sort(writers)
-	for _, name := range slices.Compact(writers) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(writers))) {
 		if slices.Contains(readers, name) {
 			c.find(ch.name(), "lookups and writes share the cluster "+name, "settlements that hang leave lookups no connection", "two clusters with the same address, backend-reads and backend-writes")
 		}
+	}
+	if len(writers) == 0 {
+		return
+	}
+	all := slices.Concat(readers, writers)
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
 		cluster, ok := c.clusters[name]
 		bound := maxConnections(cluster)
 		if ok && speaksHTTP2(cluster) && maxRequests(cluster) < 1024 {
@@ -124,6 +130,9 @@ func (c *check) route(ch *chain, s *sample, r reached) {
 		case !r.off(f):
 			c.overridden(where, ch, f, r)
 		}
+	}
+	if a := r.route.GetRoute(); a.GetTimeout() != nil && a.GetTimeout().AsDuration() == 0 && len(a.GetUpgradeConfigs()) == 0 {
+		c.find(where, "it has no timeout for "+request, "a client that reads an answer a byte at a time keeps a connection to the backend", "timeout: "+seconds(c.plan.Times.Writes))
 	}
 	if !n.Calls {
 		return
@@ -211,9 +220,6 @@ func (c *check) action(ch *chain, where, request string, n *attach.Need, r reach
 	timeout := envoysRouteTimeout
 	if a.GetTimeout() != nil {
 		timeout = a.GetTimeout().AsDuration()
-	}
-	if l := len(a.GetUpgradeConfigs()); timeout == 0 && l == 0 {
-		c.find(where, "it has no timeout for "+request, "a client that reads an answer a byte at a time keeps a connection to the backend", "timeout: "+seconds(c.plan.Times.Writes))
 	}
 	least := c.backend
 	if n.Rule.Settle != nil {

@@ -28,7 +28,7 @@ func checkEnvoy(ctx context.Context, env *environment, source string, plan attac
 	}
 	defer in.Close()
 	snapshot, err := envoycheck.Read(in)
-	if err != nil {
+	if err = late(ctx, err); err != nil {
 		return fmt.Errorf("envoy --check: reading %s: %w", source, err)
 	}
 	findings, notes := envoycheck.Check(plan, backend, snapshot)
@@ -46,6 +46,14 @@ func checkEnvoy(ctx context.Context, env *environment, source string, plan attac
 		return fmt.Errorf("%s does not fit %s: differences: %d", source, env.file, n)
 	}
 	return nil
+}
+
+// late returns the error of a read that may have taken too long.
+func late(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no whole answer within %v", envoyTimeout)
+	}
+	return err
 }
 
 // openEnvoy opens a file, "-" for standard input, or the configuration of a running Envoy.
@@ -76,10 +84,7 @@ func openEnvoy(ctx context.Context, source string) (io.ReadCloser, error) {
 	if errors.As(err, &failed) {
 		err = failed.Err
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("no answer within %v", envoyTimeout)
-	}
-	if err != nil {
+	if err = late(ctx, err); err != nil {
 		return nil, fmt.Errorf("asking %s: %w", u, err)
 	}
 	if resp.StatusCode == http.StatusOK {

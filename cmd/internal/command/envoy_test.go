@@ -1,12 +1,14 @@
 package command
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -73,6 +75,12 @@ func TestEnvoyCheck(t *testing.T) {
 	mux.HandleFunc("/config_dump", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"configs":[]}`)) })
 	mux.HandleFunc("/login", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) })
+	mux.HandleFunc("/silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/stuck", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"configs":[`))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
 	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -90,8 +98,16 @@ func TestEnvoyCheck(t *testing.T) {
 		{server.URL + "/moved", "", "302 Found: it wants a login"},
 		{server.URL + "/page", "", "it is a page and no configuration"},
 		{server.URL + "/none", "", "is it Envoy's admin address?"},
+		{server.URL + "/silent", "", "silent: no whole answer within 1m0s"},
+		{server.URL + "/stuck", "", "stuck: no whole answer within 1m0s"},
 	} {
-		code, stdout, stderr := command(t.Context(), "envoy", "--config", "ordergate.yaml", "--check", tt.source)
+		ctx := t.Context()
+		if strings.HasSuffix(tt.stderr, "1m0s") { // sooner, in the test
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+		}
+		code, stdout, stderr := command(ctx, "envoy", "--config", "ordergate.yaml", "--check", tt.source)
 		want := exitFailed
 		if tt.stderr == "" {
 			want = exitDone
