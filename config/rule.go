@@ -190,7 +190,7 @@ type Settle struct {
 	// MaxInFlight bounds the settlements of all rules that the backend may have to work on:
 	// those that were forwarded, and holds. 1 to 100,000, default 100. MaxInFlightPerClient
 	// bounds those of one client; 1 to MaxInFlight, default half. It shrinks as more are in
-	// flight: see docs/locks-outcome.md.
+	// flight: see docs/locks.md.
 	MaxInFlight          int `mapstructure:"max_in_flight"`
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
 	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000.

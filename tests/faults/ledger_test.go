@@ -8,7 +8,7 @@ import (
 )
 
 // ledger is what a backend writes down of the settlements that come to it. It guards each
-// order by the fence, as docs/locks-outcome.md shows, and notes everything that locks and fences
+// order by the fence, as docs/locks.md shows, and notes everything that locks and fences
 // are there to prevent. It is safe for concurrent use.
 type ledger struct {
 	mu       sync.Mutex
