@@ -1,7 +1,7 @@
 // Package fprate measures the rate of false positives of a filter from the answers of the
 // backend. It raises an alert, and lets the filter grow, when the rate is too high.
 //
-// Start with [New], and keep [Meter.Run] running. docs/filters-measure.md describes the metrics.
+// Start with [New], and keep [Meter.Run] running. docs/filters-cli.md describes the metrics.
 package fprate
 
 import (

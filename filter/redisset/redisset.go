@@ -4,7 +4,7 @@
 // Start with [New], and keep [Set.Run] running. The bits are those of filter/redisbf, which
 // proves each miss by the command that reads the bits. This package adds the lifecycle: it
 // refills an incomplete set, it grows a set into another one without a pause, and it drops old
-// days. docs/filters-redis.md describes it.
+// days. docs/filters.md describes it.
 package redisset
 
 import (
