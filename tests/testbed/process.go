@@ -140,8 +140,17 @@ func (p *Process) Wait(ctx context.Context) error {
 }
 
 // Pause stops the process from running (SIGSTOP): its sockets stay open and
-// take connections, but nothing is answered until Resume.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// take connections, but nothing is answered until Resume. It waits until the
+// last thread has stopped: on a busy machine others run on for a while.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if err := awaitStopped(p.current().pid); err != nil {
+		return fmt.Errorf("waiting until %s has stopped: %w", p.name, err)
+	}
+	return nil
+}
 
 // Resume lets a paused process run again.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
