@@ -2,7 +2,6 @@ package locking
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,18 +17,13 @@ import (
 // they do, before it is forwarded, and the mark goes only if the undo has certainly failed. Its methods do
 // nothing for nil, that of a call that is enforced.
 type undoing struct {
-	unit    *Unit
-	call    string   // names it in its marks
-	keys    []string // of the enforced lock
-	numbers []int64  // of the marks, by key; 0: the lock was never granted; unmarked
-	begun   bool     // it may be forwarded
-	keep    time.Duration
-	names   []string
-	step    redislock.UndoStep // at its end
+	unit  *Unit
+	call  string   // names it in its marks; "": it has not begun, and is not forwarded
+	keys  []string // of the enforced lock
+	keep  time.Duration
+	names []string
+	step  redislock.UndoStep // at its end
 }
-
-// unmarked is a number of a mark that Redis did not take.
-const unmarked = -1
 
 func (g GateLocker) undoing(request gate.LockRequest) *undoing {
 	if !g.unit.use.Observe || g.unit.use.isOfKeys() {
@@ -58,8 +52,7 @@ func (u *undoing) begin(ctx context.Context, keep time.Duration, names []string)
 	if u == nil {
 		return
 	}
-	u.begun, u.keep, u.names, u.call = true, keep, names, uuid.NewString()
-	u.numbers = slices.Repeat([]int64{unmarked}, len(u.keys))
+	u.call, u.keep, u.names = uuid.NewString(), keep, names
 	u.mark(ctx, redislock.UndoBegins)
 }
 
@@ -72,7 +65,7 @@ func (u *undoing) ends(step redislock.UndoStep) {
 
 // end changes the stored answers. An error does not keep the call from its end: they stay suspended.
 func (u *undoing) end(ctx context.Context) {
-	if u != nil && u.begun {
+	if u != nil && u.call != "" {
 		u.mark(ctx, u.step)
 	}
 }
@@ -89,17 +82,9 @@ func (u *undoing) markEach(ctx context.Context, step redislock.UndoStep) error {
 		return err
 	}
 	defer u.unit.leave()
-	for i, key := range u.keys {
-		of := step
-		if u.numbers[i] == 0 && step == redislock.UndoDone { // what is stored now came while the call ran
-			of = redislock.UndoBegins
-		}
-		number, err := locker.MarkUndone(ctx, of, u.call, max(0, u.numbers[i]), key, u.keep, u.names...)
-		if err != nil {
+	for _, key := range u.keys {
+		if err := locker.MarkUndone(ctx, step, u.call, key, u.keep, u.names...); err != nil {
 			return err
-		}
-		if u.numbers[i] == unmarked {
-			u.numbers[i] = number
 		}
 	}
 	return nil

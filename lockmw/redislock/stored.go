@@ -391,19 +391,17 @@ const (
 	UndoFailed UndoStep = "restore"
 )
 
-// MarkUndone marks the stored answers of a lock by these names, for a call without the lock. It returns the
-// number of the mark, for a later step; 0: nothing is stored. A step without a number makes a mark of its
-// own. Replicas confirm it as they do a grant.
-func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call string, number int64, key string, keep time.Duration, names ...string) (int64, error) {
+// MarkUndone marks the stored answers of a lock by these names, for a call without the lock, which has one
+// name in all its steps. Replicas confirm it as they do a grant.
+func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call, key string, keep time.Duration, names ...string) error {
 	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key))
-	c.Text(string(step)).Text(call).Number(number).Number(keep.Milliseconds())
+	c.Text(string(step)).Text(call).Number(keep.Milliseconds())
 	for _, name := range names {
 		c.Text(name)
 	}
 	c.Confirm = true
-	n, err := l.nodes[0].batcher.Do(ctx, c)
-	if err != nil {
-		return 0, fmt.Errorf("marking the stored answers of %s: %w", key, err)
+	if _, err := l.nodes[0].batcher.Do(ctx, c); err != nil {
+		return fmt.Errorf("marking the stored answers of %s: %w", key, err)
 	}
-	return n, nil
+	return nil
 }

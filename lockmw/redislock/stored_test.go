@@ -617,44 +617,41 @@ func TestMarkUndone(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		l := newLocker(t, client, Options{Hold: time.Minute})
-		mark := func(step UndoStep, key string, number int64) int64 {
+		markOf := func(call string, step UndoStep, key string) {
 			t.Helper()
-			n, err := l.MarkUndone(t.Context(), step, "call", number, key, time.Hour, "pay")
-			bedtest.Check(t, err)
-			return n
+			bedtest.Check(t, l.MarkUndone(t.Context(), step, call, key, time.Hour, "pay"))
 		}
-		if n := mark(UndoBegins, "never-locked", 0); n != 0 || client.Exists(t.Context(), marksKey("never-locked")).Val() != 0 {
-			t.Errorf("mark %d of a lock that was never granted", n)
+		mark := func(step UndoStep, key string) { t.Helper(); markOf("call", step, key) }
+		if mark(UndoBegins, "never-locked"); client.Exists(t.Context(), marksKey("never-locked")).Val() != 0 {
+			t.Error("a mark of a lock that was never granted")
 		}
 		for key, tt := range map[string]struct {
-			end  func(key string, number int64)
+			end  func(key string)
 			want string // "none": the lock is granted
 		}{
-			"done":    {func(key string, n int64) { mark(UndoDone, key, n) }, "none"},
-			"failed":  {func(key string, n int64) { mark(UndoFailed, key, n) }, "paid"},
-			"unknown": {func(string, int64) {}, ""},
-			"beside another": {func(key string, n int64) {
-				_, err := l.MarkUndone(t.Context(), UndoBegins, "another", 0, key, time.Hour, "pay")
-				bedtest.Check(t, err)
-				mark(UndoFailed, key, n)
+			"done":    {func(key string) { mark(UndoDone, key) }, "none"},
+			"failed":  {func(key string) { mark(UndoFailed, key) }, "paid"},
+			"unknown": {func(string) {}, ""},
+			"beside another": {func(key string) {
+				markOf("another", UndoBegins, key)
+				mark(UndoFailed, key)
 			}, ""},
-			"done beside another": {func(key string, n int64) {
-				_, err := l.MarkUndone(t.Context(), UndoBegins, "another", 0, key, time.Hour, "pay")
-				bedtest.Check(t, err)
-				mark(UndoDone, key, n)
+			"done beside another": {func(key string) {
+				markOf("another", UndoBegins, key)
+				mark(UndoDone, key)
 			}, "none"},
-			"marked late": {func(key string, n int64) {
-				mark(UndoFailed, key, n)
-				mark(UndoDone, key, 0)
-			}, "none"},
+			"marked late": {func(key string) {
+				mark(UndoFailed, key)
+				mark(UndoDone, key)
+			}, ""},
 		} {
 			key = strings.ReplaceAll(key, " ", "-")
 			storePaid(t, l, key)
-			n := mark(UndoBegins, key, 0)
+			mark(UndoBegins, key)
 			if text := storedText(t, l, key); text != "" {
 				t.Errorf("%s: %q is given during the undo", key, text)
 			}
-			tt.end(key, n)
+			tt.end(key)
 			if tt.want == "none" {
 				release(t, acquire(t, l, key, Stored("pay")))
 			} else if text := storedText(t, l, key); text != tt.want {
@@ -662,16 +659,24 @@ func TestMarkUndone(t *testing.T) {
 			}
 		}
 		// Of a settlement that ends beside an undo, nothing shows which came first: it is neither reported
-		// nor repeated, unless the undo has failed.
-		for key, end := range map[string]UndoStep{"beside-done": UndoDone, "beside-unknown": UndoBegins, "beside-failed": UndoFailed} {
-			release(t, acquire(t, l, key))
-			n := mark(UndoBegins, key, 0)
-			storePaid(t, l, key)
-			mark(end, key, n)
-			_, err := l.Acquire(t.Context(), key, Stored("pay"))
-			stored, _ := errors.AsType[*StoredAnswer](err)
-			if stored == nil || stored.Withheld != (end != UndoFailed) {
-				t.Errorf("%s: %+v, %v", key, stored, err)
+		// nor repeated, unless the undo has failed. So is one that is the first to take the lock, and one of
+		// an undo whose first step was lost.
+		for _, begins := range []string{"later", "first", "unmarked"} {
+			for end, name := range map[UndoStep]string{UndoDone: "done", UndoBegins: "unknown", UndoFailed: "failed"} {
+				key := begins + "-" + name
+				if begins == "later" {
+					release(t, acquire(t, l, key))
+				}
+				if begins != "unmarked" {
+					mark(UndoBegins, key)
+				}
+				storePaid(t, l, key)
+				mark(end, key)
+				_, err := l.Acquire(t.Context(), key, Stored("pay"))
+				stored, _ := errors.AsType[*StoredAnswer](err)
+				if stored == nil || stored.Withheld != (end != UndoFailed) {
+					t.Errorf("%s: %+v, %v", key, stored, err)
+				}
 			}
 		}
 	})
