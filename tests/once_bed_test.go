@@ -140,6 +140,11 @@ func onceRules(yaml string) string {
     match: {methods: [POST], path: /batch}
     id: {json: ids, list: true}
     settle: {lock: settlement, once: {keep: 1h, name: commission}}
+    once: {by: idempotency-key}
+  - name: batch-undo
+    match: {methods: [POST], path: /batch/undo}
+    id: {json: ids, list: true}
+    settle: {lock: settlement, once: {forget: true}}
   - name: undo
     match: {methods: [POST], path: "/orders/{id}/undo"}
     id: {path: id}

@@ -203,4 +203,27 @@ func TestBatchUndone(t *testing.T) {
 		s.must("POST", "/batch", body, "Content-Type", jsonBody).want(t, 409, "duplicate")
 	}
 	p.wantPaid(t, "/batch", 2)
+
+	// Within the undo of a batch, it is settled anew, with a key.
+	const body = `{"ids":[31,32]}`
+	done := make(chan answer, 1)
+	go func() {
+		a, _ := s.send(t.Context(), "POST", "/batch/undo?hang", body, "Content-Type", jsonBody)
+		done <- a
+	}()
+	bedtest.Eventually(t, "the backend undoes", func() bool { return p.paid("/batch/undo") == 1 })
+	p.mu.Lock()
+	held := p.headers[leaseHeader]
+	p.mu.Unlock()
+	anew := func(header ...string) answer {
+		return s.must("POST", "/batch", body, append(header, "Content-Type", jsonBody, "Idempotency-Key", "k")...)
+	}
+	anew(leaseHeader, held).want(t, 200, "")
+	anew(leaseHeader, held).want(t, 200, "replayed")
+	close(p.release)
+	(<-done).want(t, 200, "")
+	anew().want(t, 200, "replayed")
+	p.wantPaid(t, "/batch", 3)
+	s.must("POST", "/orders/32/undo", "").want(t, 200, "")
+	anew().want(t, 409, "duplicate")
 }

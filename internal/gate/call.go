@@ -17,7 +17,7 @@ type Call struct {
 	lease         Lease
 	orderLease    Lease       // of the orders, in lease
 	keyLease      Lease       // of the key, in lease
-	number        int64       // from which on the answer of the key counts; 0: from the order's fence
+	numbers       []int64     // from which on the answer of the key counts, for each order
 	once          *onceCall   // nil: no answer is stored
 	lockRequest   LockRequest // for the lock
 	lockKey       string      // see Key; "": not built yet
@@ -129,8 +129,8 @@ func (c *Call) OnceKey() string {
 type Grant struct {
 	Lease      Lease
 	Err        error
-	order, key Lease // what Lease consists of; nil: it has no such part
-	number     int64 // see numberWithin
+	order, key Lease   // what Lease consists of; nil: it has no such part
+	numbers    []int64 // of the answer of the key, for each order
 }
 
 // Granted takes the result of Acquire.
@@ -147,7 +147,7 @@ func (c *Call) Granted(g Grant) Step {
 		}
 		return c.denied(g.Err)
 	}
-	c.lease, c.orderLease, c.keyLease, c.number = g.Lease, g.order, g.key, g.number
+	c.lease, c.orderLease, c.keyLease, c.numbers = g.Lease, g.order, g.key, g.numbers
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
 		c.forwarded = true

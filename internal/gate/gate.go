@@ -74,10 +74,10 @@ type Locker interface {
 	// error if ctx ended, and any other error if the locks are unavailable. After an error
 	// nothing stays taken.
 	Acquire(ctx context.Context, request LockRequest, then func(Lease, error))
-	// Undone reports whether a later call than the one with a fence has undone what this one did
-	// for any of the orders, or may have: a call that forgets the stored answers of this name, or
-	// of all names.
-	Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error)
+	// Undone reports whether a later call than the one with these fences, one for each order, has
+	// undone what this one did for any of them, or may have: a call that forgets the stored answers
+	// of this name, or of all names.
+	Undone(ctx context.Context, ids []string, name string, fences []int64) (bool, error)
 	// Marked returns, for each order, the number above all marks of calls that have begun to undo. A call
 	// that has the lock settles anew, and what it does counts from that number on.
 	Marked(ctx context.Context, ids []string) ([]int64, error)

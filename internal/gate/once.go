@@ -120,7 +120,7 @@ type answerRecord struct {
 	Request string      `json:"request,omitempty"` // fingerprint of the request
 	Caller  string      `json:"caller,omitempty"`  // hash of the scope
 	Subject string      `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
-	Fence   int64       `json:"fence,omitempty"`   // of a key: that of the order's lock, the least of several
+	Fences  []int64     `json:"fences,omitempty"`  // of a key: the number of the answer for each of its orders
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Headers [][2]string `json:"headers,omitempty"`

@@ -33,20 +33,21 @@ func (c *Call) Acquire(ctx context.Context, then func(Grant)) {
 	})
 }
 
-// numberWithin returns from which number on the answer of a key counts, for a call within another one,
-// which may be about to undo what was settled before; 0: from the fence of the order.
-func (c *Call) numberWithin(ctx context.Context, g *Grant) (int64, error) {
-	if g.key == nil || c.lockRequest.PresentedLease == "" {
-		return 0, nil
+// answerNumbers returns from which number on the answer of a key counts, for each of its orders: their fences. A
+// call within another one may come after marks of that one, which is about to undo what was settled before.
+func (c *Call) answerNumbers(ctx context.Context, g *Grant) ([]int64, error) {
+	if g.key == nil {
+		return nil, nil
+	}
+	fences := g.order.Fences()
+	if c.lockRequest.PresentedLease == "" {
+		return fences, nil
 	}
 	numbers, err := c.policy.Settle.Lock.Marked(ctx, c.lockRequest.IDs)
-	if err != nil {
-		return 0, err
+	for i := range numbers {
+		numbers[i] = max(numbers[i], fences[i])
 	}
-	for i, fence := range g.order.Fences() {
-		numbers[i] = max(numbers[i], fence)
-	}
-	return slices.Min(numbers), nil
+	return numbers, err
 }
 
 // marks reports whether the call goes on without its lock, and marks what it undoes.
@@ -76,7 +77,7 @@ func (c *Call) recheck(ctx context.Context, g *Grant) (err error) {
 		}
 	}
 	if err == nil && g.Err == nil {
-		g.number, err = c.numberWithin(ctx, g)
+		g.numbers, err = c.answerNumbers(ctx, g)
 	}
 	if c.undoes() && (err == nil || c.marks()) {
 		err = cmp.Or(err, g.order.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
@@ -140,14 +141,14 @@ func (c *Call) keptByOrder(ctx context.Context, err error) error {
 		return err
 	}
 	r, _, readErr := readAnswer(stored.Text)
-	if readErr != nil || r.Fence == 0 {
+	if readErr != nil || len(r.Fences) != len(c.lockRequest.IDs) {
 		return err
 	}
 	name := ""
 	if c.once.order != nil {
 		name = c.once.order.Name
 	}
-	switch undone, failed := c.policy.Settle.Lock.Undone(ctx, c.lockRequest.IDs, name, r.Fence); {
+	switch undone, failed := c.policy.Settle.Lock.Undone(ctx, c.lockRequest.IDs, name, r.Fences); {
 	case failed != nil:
 		return failed
 	case undone:
@@ -289,8 +290,8 @@ func (c *Call) finishOnce() Step {
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
 			r := o.brief(c.policy.Rule.Name, c.gate.now())
-			if once.Key != nil && c.orderLease != nil {
-				r.Fence = max(c.number, slices.Min(c.orderLease.Fences()))
+			if once.Key != nil {
+				r.Fences = c.numbers
 			}
 			change.brief = r.text(nil)
 			change.text = change.brief

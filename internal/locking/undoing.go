@@ -37,8 +37,8 @@ func (g GateLocker) undoing(request gate.LockRequest) *undoing {
 }
 
 // Undone implements gate.Locker.
-func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fence int64) (bool, error) {
-	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fence, name, g.keys(ids)...)
+func (g GateLocker) Undone(ctx context.Context, ids []string, name string, fences []int64) (bool, error) {
+	return redislock.UndoneSince(ctx, g.unit.set.opts.Redis, fences, name, g.keys(ids)...)
 }
 
 // Marked implements gate.Locker.

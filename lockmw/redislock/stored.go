@@ -326,10 +326,10 @@ func ReadStored(ctx context.Context, client redis.UniversalClient, name string, 
 	return texts, nil
 }
 
-// UndoneSince reports whether a call after the one with a fence has undone what that one did under any of
-// the locks, or may have, and so has forgotten the stored answers by this name or suspended them. Without a
-// name, only what undoes all names counts.
-func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64, name string, keys ...string) (bool, error) {
+// UndoneSince reports whether a call after the one with these fences, one for each lock, has undone what
+// that one did under any of the locks, or may have, and so has forgotten the stored answers by this name or
+// suspended them. Without a name, only what undoes all names counts.
+func UndoneSince(ctx context.Context, client redis.UniversalClient, fences []int64, name string, keys ...string) (bool, error) {
 	marks := make([]*redis.SliceCmd, len(keys))
 	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range keys {
@@ -341,7 +341,7 @@ func UndoneSince(ctx context.Context, client redis.UniversalClient, fence int64,
 		if err := marks[i].Err(); err != nil {
 			return false, fmt.Errorf("reading whether %s was undone: %w", key, err)
 		}
-		if undone, maybe := judge(marks[i].Val(), fence); undone || maybe {
+		if undone, maybe := judge(marks[i].Val(), fences[i]); undone || maybe {
 			return true, nil
 		}
 	}

@@ -707,7 +707,7 @@ func TestUndoneSince(t *testing.T) {
 				undo.ForgetAnswers(time.Hour, tt.forgets)
 			}
 			release(t, undo)
-			if got, err := UndoneSince(t.Context(), client, paid.Fence(), tt.name, tt.key); err != nil || got != tt.want {
+			if got, err := UndoneSince(t.Context(), client, paid.Fences(), tt.name, tt.key); err != nil || got != tt.want {
 				t.Errorf("an undo %s: %t, %v", tt.key, got, err)
 			}
 		}

@@ -57,7 +57,7 @@ func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest, then func(
 }
 
 // Undone implements gate.Locker: no call has undone anything.
-func (l *Lock) Undone(context.Context, []string, string, int64) (bool, error) { return false, nil }
+func (l *Lock) Undone(context.Context, []string, string, []int64) (bool, error) { return false, nil }
 
 func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, error) {
 	l.note("acquire ", strings.Join(request.IDs, " "))
