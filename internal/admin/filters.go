@@ -100,7 +100,8 @@ type SetReport struct {
 	Rate      float64 `json:"estimated_false_positive_rate"`
 }
 
-func (s *Server) filterReport(name string) FilterReport {
+// FilterReport describes a filter of the configuration.
+func (s *Server) FilterReport(name string) FilterReport {
 	f := s.Filters[name]
 	set := f.Set()
 	i := f.Filter().Info()
@@ -177,7 +178,7 @@ func (s *Server) withFilters(next http.Handler) http.Handler {
 	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, answer) })
 	}
-	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return s.filterReport(name), nil })
+	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return s.FilterReport(name), nil })
 	handle("GET /filters/{name}/contains", s.serveContains)
 	handle("POST /filters/{name}/ids", s.serveAdd)
 	handle("POST /filters/{name}/load", s.serveLoad)
@@ -255,7 +256,7 @@ func (s *Server) serveExpand(_ *http.Request, name string) (any, error) {
 		}
 		return nil, err
 	}
-	return s.filterReport(name), nil
+	return s.FilterReport(name), nil
 }
 
 // TrustRequest is the body of a request to trust a filter.
@@ -283,5 +284,5 @@ func (s *Server) serveTrust(r *http.Request, name string) (any, error) {
 		return nil, err
 	}
 	s.Logger.Warn("an operator declared the filter in Redis complete", "filter", name)
-	return s.filterReport(name), nil
+	return s.FilterReport(name), nil
 }

@@ -1,5 +1,6 @@
 // Package admin answers operators over HTTP: metrics, health, the requests that `ordergate
 // filter` and `ordergate load` send to a running process, and those of other programs (/v1/...).
+// Package page is its page for people.
 //
 // Start with [Server]. These commands print the reports, too.
 package admin
@@ -39,6 +40,9 @@ const (
 	maxBody       = maxAdded * (orderid.MaxBytes + 16) // for the largest request: one that adds IDs
 )
 
+// pagePrefix begins the paths of the page.
+const pagePrefix = "/page/"
+
 // Filter is a filter as the admin server uses it.
 type Filter struct {
 	*loader.Loader
@@ -57,6 +61,8 @@ type Server struct {
 	Forget func(ctx context.Context, rule, id, who, reason string) (*ForgottenReport, error)
 	// Mark makes a mark for a request of `ordergate doctor`. Its errors wrap [ErrNoRule].
 	Mark func(ctx context.Context, stage gate.Stage, rule string, delay time.Duration) (*MarkReport, error)
+	// Page serves / and the paths below /page/, and decides itself who may use them.
+	Page http.Handler
 	// Run starts a task. At its end the process cancels the context of the task, and waits for
 	// it.
 	Run func(task func(context.Context))
@@ -81,6 +87,8 @@ func (s *Server) Handler() http.Handler {
 	health.Register(mux, s.Conditions)
 	mux.HandleFunc("POST /v1/doctor/marks", s.serveMark)
 	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
+	mux.Handle("GET /{$}", s.Page)
+	mux.Handle(pagePrefix, s.Page)
 	return guard(&s.Config.Listen, s.withFilters(mux))
 }
 
@@ -92,11 +100,12 @@ func (s *Server) Handler() http.Handler {
 //   - A change does not come from a page of another site.
 //   - A change has the token, if one is configured, whichever origin a browser reports.
 //
-// Every request other than GET and HEAD is a change.
+// Every request other than GET and HEAD is a change. The page has the token from a form, and reads
+// bodies itself.
 func guard(c *config.Listen, next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isChange := r.Method != http.MethodGet && r.Method != http.MethodHead
+		isChange := r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.HasPrefix(r.URL.Path, pagePrefix)
 		var err error
 		switch {
 		case !isOwnHost(c, r):

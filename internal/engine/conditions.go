@@ -17,9 +17,9 @@ import (
 // process stays ready: lookups continue, and settlements are refused. A full Redis makes the
 // process not ready, as only an operator can repair it. Each configured source must have been
 // readable once since the start, and each table must have been followed once. Later outages
-// only add a reason.
-func (m *Engine) conditions(draining bool) []health.Condition {
-	ctx, cancel := context.WithTimeout(context.Background(), redisconn.Timeout)
+// only add a reason. It blocks for a second at most, and no longer than ctx.
+func (m *Engine) conditions(ctx context.Context, draining bool) []health.Condition {
+	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
 	list := []health.Condition{{Name: "serving", Ready: !draining}}
 	if draining {

@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/page"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/rules"
@@ -54,6 +55,7 @@ type Engine struct {
 	endsMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
 	warnings   recurring.Warnings
+	version    string
 	process    string // names this process to an operator who inspects a lock
 	instanceID string // identifies the instance in change logs
 
@@ -71,7 +73,7 @@ type Engine struct {
 func New(ctx context.Context, c *config.Config, version string, log *slog.Logger) (*Engine, error) {
 	m := &Engine{
 		log: log, config: c, metrics: metrics.New(version, time.Now()),
-		filters: make(map[string]*filterUnit), process: processName(),
+		filters: make(map[string]*filterUnit), process: processName(), version: version,
 		ending: make(chan struct{}),
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -218,7 +220,21 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 
 // AdminServer returns the server for operators. The process is not ready while draining returns
 // true.
-func (m *Engine) AdminServer(draining func() bool) *http.Server { return m.admin(draining).HTTP() }
+func (m *Engine) AdminServer(draining func() bool) *http.Server {
+	s := m.admin(draining)
+	of := page.New(page.Options{
+		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Filter: s.FilterReport, Logger: m.log,
+		Conditions: func(ctx context.Context) []health.Condition { return m.conditions(ctx, draining()) },
+		Sources:    func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
+	})
+	if m.config.Listen.Admin != "" {
+		m.background(of.Run)
+	}
+	s.Page = of.Handler()
+	server := s.HTTP()
+	server.RegisterOnShutdown(of.End)
+	return server
+}
 
 func (m *Engine) admin(draining func() bool) *admin.Server {
 	filters := make(map[string]admin.Filter, len(m.filters))
@@ -227,7 +243,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 	}
 	return &admin.Server{
 		Config: m.config, Filters: filters, Metrics: m.metrics, Logger: m.log, Run: m.background,
-		Conditions: func() []health.Condition { return m.conditions(draining()) }, Forget: m.forgetStored, Mark: m.mark,
+		Conditions: func() []health.Condition { return m.conditions(context.Background(), draining()) }, Forget: m.forgetStored, Mark: m.mark,
 	}
 }
 

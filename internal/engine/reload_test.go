@@ -122,7 +122,7 @@ func (b *reloadBed) write(text, result string) {
 }
 
 func (b *reloadBed) condition() string {
-	list := b.conditions(false)
+	list := b.conditions(b.t.Context(), false)
 	for _, c := range list {
 		if c.Name == "configuration" {
 			if !c.Ready {
@@ -283,7 +283,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	b := newReloadBed(t)
 	bedtest.Check(t, b.redis.Do(t.Context(), "client", "pause", "3000", "all").Err())
 	b.write(b.with("{lease: 30s}", "{lease: 20s}"), "applied")
-	for _, c := range b.conditions(false) {
+	for _, c := range b.conditions(b.t.Context(), false) {
 		if strings.HasPrefix(c.Name, "lock") && !c.Ready {
 			t.Errorf("%+v", c)
 		}

@@ -30,7 +30,7 @@ func TestRequirements(t *testing.T) {
 	defer m.Close()
 	m.requirements.use(m.Gate().Policies(), false)
 	find := func(name string) (found health.Condition) {
-		for _, c := range m.conditions(false) {
+		for _, c := range m.conditions(t.Context(), false) {
 			if c.Name == "conditions of rule "+name {
 				found = c
 			}

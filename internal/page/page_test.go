@@ -1,0 +1,177 @@
+package page_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const token = "a token of many bytes"
+
+const text = `
+listen: {authz: "127.0.0.1:1", proc: "127.0.0.1:2", admin: "127.0.0.1:3"}
+redis: {mode: embedded}
+filters: {orders: {capacity: 10_000, sources: [seed]}}
+sources: {seed: {kind: csv, path: IDS}}
+locks: {settlement: {key: "order:lock:{id}"}}
+rules:
+- {name: look, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}
+- {name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id, format: digits}, settle: {lock: settlement}}
+`
+
+// bed is an engine with its admin server.
+type bed struct {
+	*testing.T
+	engine *engine.Engine
+	url    string
+	client *http.Client
+}
+
+// start starts an engine. The edits replace texts of its configuration.
+func start(t *testing.T, edits ...string) *bed {
+	t.Helper()
+	ids := filepath.Join(t.TempDir(), "ids.csv")
+	bedtest.Check(t, os.WriteFile(ids, []byte("1\n2\n3\n"), 0o600))
+	yaml := strings.NewReplacer(append(edits, "IDS", ids)...).Replace(text)
+	c, err := config.Parse("ordergate.yaml", []byte(yaml), func(name string) string { return map[string]string{"TOKEN": token}[name] })
+	bedtest.Check(t, err)
+	b := &bed{T: t}
+	b.engine, err = engine.New(t.Context(), c, "v1", slog.New(slog.DiscardHandler))
+	bedtest.Check(t, err)
+	server := b.engine.AdminServer(func() bool { return false })
+	b.engine.Start()
+	listening := httptest.NewUnstartedServer(server.Handler)
+	listening.Config = server
+	listening.Start()
+	jar, _ := cookiejar.New(nil)
+	b.url, b.client = listening.URL, &http.Client{Jar: jar, Transport: &http.Transport{}}
+	t.Cleanup(func() {
+		b.client.CloseIdleConnections()
+		bedtest.Check(t, server.Shutdown(context.Background()))
+		listening.Close()
+		b.engine.Close()
+	})
+	return b
+}
+
+// withToken has the page want a token.
+var withToken = []string{"listen: {", "listen: {token_env: TOKEN, "}
+
+func (b *bed) do(method, path string, form url.Values, header ...string) (status int, body string, got http.Header) {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), method, b.url+path, strings.NewReader(form.Encode()))
+	bedtest.Check(b.T, err)
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := b.client.Do(req)
+	bedtest.Check(b.T, err)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	bedtest.Check(b.T, err)
+	return resp.StatusCode, string(answer), resp.Header
+}
+
+// want asks until the page has a text.
+func (b *bed) want(text string) {
+	b.Helper()
+	body := ""
+	defer func() {
+		if b.Failed() {
+			b.Log(body)
+		}
+	}()
+	bedtest.Eventually(b.T, "the page has "+text, func() bool {
+		_, body, _ = b.do("GET", "/", nil)
+		return strings.Contains(body, text)
+	})
+}
+
+func TestState(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.want("Made-up orders are refused, and orders are settled one call at a time.")
+	_, _, header := b.do("GET", "/", nil)
+	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("the policy is %q", policy)
+	}
+	start(t, "rules:\n- {", "rules:\n- {mode: observe, ").want("Made-up orders pass, because the rules that look orders up only observe")
+}
+
+// TestToken tries to see the page without the token.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	b := start(t, withToken...)
+	for _, path := range []string{"/", "/page/events", "/page/elsewhere"} {
+		if status, body, _ := b.do("GET", path, nil); status != 401 || strings.Contains(body, "orders") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	right := url.Values{"token": {token}}
+	if status, _, _ := b.do("POST", "/page/sign-in", right, "Sec-Fetch-Site", "cross-site"); status != 403 {
+		t.Errorf("from another site: %d", status)
+	}
+	if status, body, _ := b.do("POST", "/page/sign-in", right); status != 200 || !strings.Contains(body, "<h1") {
+		t.Fatalf("with the token: %d %s", status, body)
+	}
+	b.want("Made-up orders are refused")
+	site, _ := url.Parse(b.url)
+	if cookies := b.client.Jar.Cookies(site); len(cookies) != 1 || strings.Contains(cookies[0].Value, "token") {
+		t.Errorf("cookies: %v", cookies)
+	}
+	for i := range 5 {
+		want := 401
+		if i == 4 {
+			want = 429
+		}
+		if status, _, _ := b.do("POST", "/page/sign-in", url.Values{"token": {"wrong"}}); status != want {
+			t.Errorf("wrong token %d: %d", i, status)
+		}
+	}
+	if status, _, header := b.do("POST", "/page/sign-in", right); status != 429 || header.Get("Retry-After") == "" {
+		t.Errorf("within the pause: %d", status)
+	}
+}
+
+// TestEvents reads the events of a page that is open.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.want("Made-up orders are refused")
+	req, err := http.NewRequestWithContext(t.Context(), "GET", b.url+"/page/events?since=0", nil)
+	bedtest.Check(t, err)
+	resp, err := b.client.Do(req)
+	bedtest.Check(t, err)
+	defer resp.Body.Close()
+	began, sent, got := time.Now(), 0, ""
+	for lines := bufio.NewReader(resp.Body); !strings.Contains(got, `"filters"`); {
+		line, err := lines.ReadString('\n')
+		bedtest.Check(t, err)
+		sent, got = sent+len(line), got+line
+	}
+	// A part may begin before the allowance of its second is used up.
+	if most := 2000 * (time.Since(began).Seconds() + 2); float64(sent) > most {
+		t.Errorf("%d bytes after %v", sent, time.Since(began))
+	}
+}

@@ -1,0 +1,188 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/loader"
+)
+
+// view is what the templates of the parts have.
+type view struct {
+	State   state
+	Rules   []ruleView
+	Filters []filterView
+}
+
+type ruleView struct {
+	Name, Does, Mode string
+	Verdicts         []verdictRate
+	P50, P99         float64
+	Plot             plot
+}
+
+type filterView struct {
+	admin.FilterReport
+	Since   time.Time
+	Asked   float64 // false positive rate
+	Sources []loader.SourceState
+	Used    bool // a rule looks orders up in it
+}
+
+// look returns what the page shows. The caller holds mu.
+func (p *Page) look(now time.Time) *view {
+	c, v := p.opts.Config(), &view{}
+	counts := sample{now, p.opts.Rules()}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if does := actions(r); does != "" {
+			rate := p.history.now(counts, r.Name)
+			v.Rules = append(v.Rules, ruleView{r.Name, does, r.Mode.String(), rate.verdicts, rate.p50, rate.p99, plotOf(p.history.rules[r.Name])})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
+		f := filterView{FilterReport: p.opts.Filter(name), Asked: c.Filters[name].FalsePositiveRate, Sources: p.opts.Sources(name)}
+		p.note("filter "+name, f.State, now)
+		f.Since = p.since["filter "+name].at
+		v.Filters = append(v.Filters, f)
+	}
+	v.State = p.stateOf(c, v)
+	return v
+}
+
+// actions returns what a rule does; "": it only lets requests pass.
+func actions(r *config.Rule) string {
+	var all []string
+	for _, a := range []struct {
+		name string
+		has  bool
+	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil}} {
+		if a.has {
+			all = append(all, a.name)
+		}
+	}
+	return strings.Join(all, " and ")
+}
+
+// plot is the last hour of a rule, drawn in a box of plotWidth by plotHeight.
+type plot struct {
+	Passed, Refused, P99 string  // points of lines
+	Most, MostP99        float64 // the greatest values
+}
+
+const (
+	plotWidth, plotHeight = 120, 40
+	// perColumn samples make one point of a line.
+	perColumn = samples / plotWidth
+)
+
+func plotOf(points []point) (p plot) {
+	// The newest column may lack samples. A column keeps its samples as it moves.
+	columns := slices.Collect(slices.Chunk(points, perColumn))
+	line := func(of func(point) float64) (text string, most float64) {
+		values := make([]float64, len(columns))
+		for i, column := range columns {
+			for _, s := range column {
+				values[i] = max(values[i], of(s))
+			}
+			most = max(most, values[i])
+		}
+		var b strings.Builder
+		for i, v := range values {
+			fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(values)+i, plotHeight-v/cmp.Or(most, 1)*plotHeight)
+		}
+		return b.String(), most
+	}
+	all := func(s point) float64 { return s.passed + s.refused }
+	p.Passed, p.Most = line(all)
+	p.P99, p.MostP99 = line(func(s point) float64 { return s.p99 })
+	var b strings.Builder
+	for i, column := range columns {
+		most := 0.0
+		for _, s := range column {
+			most = max(most, s.refused)
+		}
+		fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(columns)+i, plotHeight-most/cmp.Or(p.Most, 1)*plotHeight)
+	}
+	p.Refused = b.String()
+	return p
+}
+
+// functions are those of the templates.
+var functions = template.FuncMap{
+	"clock": clock,
+	"rate":  rateText,
+	"wait":  waitText,
+	"count": func(n any) string {
+		if n, ok := n.(uint64); ok {
+			return countText(float64(n))
+		}
+		return countText(n.(float64))
+	},
+	"percent": func(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) },
+	"bytes":   bytesText,
+	"member":  func(name string) string { name, _, _ = strings.Cut(name, "#"); return name },
+	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
+}
+
+// clock returns a time of day, with the date if it is not today's. All times are in UTC.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "the start"
+	}
+	t = t.UTC()
+	if y, m, d := time.Now().UTC().Date(); t.Before(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)) {
+		return t.Format("2006-01-02 15:04:05")
+	}
+	return t.Format("15:04:05")
+}
+
+func rateText(r float64) string {
+	switch {
+	case r == 0:
+		return "0"
+	case r < 10:
+		return fmt.Sprintf("%.1f", r)
+	}
+	return countText(math.Round(r))
+}
+
+// countText returns a whole number with commas.
+func countText(n float64) string {
+	text := fmt.Sprintf("%.0f", n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+func waitText(seconds float64) string {
+	switch {
+	case seconds == 0:
+		return "-"
+	case seconds < 1e-3:
+		return fmt.Sprintf("%.0f µs", seconds*1e6)
+	case seconds < 1:
+		return fmt.Sprintf("%.3g ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.1f s", seconds)
+}
+
+func bytesText(n uint64) string {
+	switch f := float64(n); {
+	case f >= 1e9:
+		return fmt.Sprintf("%.1f GB", f/1e9)
+	case f >= 1e6:
+		return fmt.Sprintf("%.1f MB", f/1e6)
+	default:
+		return fmt.Sprintf("%.1f kB", f/1e3)
+	}
+}
