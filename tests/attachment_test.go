@@ -113,6 +113,9 @@ func needsSidecar(t testing.TB, why string) {
 func (s *stack) startModule(config string, change settings) {
 	s.t.Helper()
 	s.envoy, s.gate = s.EnvoyWithModule(s.Module(), config, func(file string) (string, error) {
+		if change.printed {
+			return s.print("module", file, change.backend), nil
+		}
 		envoy, err := s.ModuleExample(file, change.backend)
 		if err == nil && change.envoy != nil {
 			envoy = change.envoy(envoy)

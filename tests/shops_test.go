@@ -25,7 +25,7 @@ type shop struct {
 var redisAddress = regexp.MustCompile(`\n  addresses: (\[.*?\])`)
 
 // newShop starts the shop in the folder examples/shops/NAME, its database with the orders that
-// the statement inserts, and Envoy and ordergate in front.
+// the statement inserts, and in front ordergate and Envoy with the configuration that ordergate prints.
 func newShop(t *testing.T, name, seed string, start func(*bedtest.Bed, *testbed.MariaDB) *testbed.Shop) *shop {
 	t.Helper()
 	bed := bedtest.New(t)
@@ -45,25 +45,24 @@ func newShop(t *testing.T, name, seed string, start func(*bedtest.Bed, *testbed.
 	must(t, err)
 	s := &shop{Shop: start(bed, server), db: db}
 
-	secret := filepath.Join(t.TempDir(), "dsn")
+	run := t.TempDir()
+	secret := filepath.Join(run, "dsn")
 	must(t, os.WriteFile(secret, []byte(server.DSN()), 0o600))
 	s.stack = newStack(t, settings{
 		backend: s.Shop.Addr(),
+		printed: true,
 		gate: func(example string) string {
 			text := file("ordergate.yaml")
 			for from, to := range map[string]string{
-				"unix:/run/ordergate/authz.sock": "127.0.0.1:0",
-				"unix:/run/ordergate/proc.sock":  "127.0.0.1:0",
-				"127.0.0.1:9194":                 "127.0.0.1:0",
-				"[127.0.0.1:6379]":               redisAddress.FindStringSubmatch(example)[1],
-				"dsn_env: ORDERS_DSN":            "dsn_file: " + secret,
+				"/run/ordergate/authz.sock": run + "/authz.sock",
+				"/run/ordergate/proc.sock":  run + "/proc.sock",
+				"127.0.0.1:9194":            "127.0.0.1:0",
+				"[127.0.0.1:6379]":          redisAddress.FindStringSubmatch(example)[1],
+				"dsn_env: ORDERS_DSN":       "dsn_file: " + secret,
 			} {
 				text = replaced(t, text, from, to)
 			}
 			return bedtest.WithLongWindow(t, text)
-		},
-		envoy: func(text string) string {
-			return replaced(t, text, "              routes:\n", "              routes:\n"+file("routes.yaml"))
 		},
 	})
 	return s

@@ -39,6 +39,7 @@ type settings struct {
 	orders    int    // 1..orders exist, in the file that the filter is loaded from
 	gate      func(yaml string) string
 	envoy     func(yaml string) string
+	printed   bool     // Envoy has what "ordergate envoy" prints for the file, in place of the example
 	envoyArgs []string // of the module only
 	flags     []string // "--name=value", of the sidecar only
 	unready   bool     // ordergate is not waited for until it is ready
@@ -80,12 +81,26 @@ func (s *stack) start(change settings) {
 		s.gate = s.Gate(s.Build("./cmd/sidecar", false), config, change.flags...)
 	}
 
-	config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))
+	if change.printed {
+		config = s.print("static", s.gate.ConfigFile(), change.backend)
+	} else {
+		config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))
+	}
 	if change.envoy != nil {
 		config = change.envoy(config)
 	}
 	s.envoy = s.Envoy(config)
 	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
+}
+
+// print returns the configuration of Envoy that "ordergate envoy" prints for a file, with free ports.
+func (s *stack) print(target, file, backend string) string {
+	s.t.Helper()
+	args := []string{"envoy", "--for", target, "--backend", backend, "--listen", "127.0.0.1:0"}
+	if testbed.EnvoyIs("1.37") {
+		args = append(args, "--envoy-version", "1.37")
+	}
+	return s.operator(file, args...)
 }
 
 // check makes a function that passes a value on, or ends the test.

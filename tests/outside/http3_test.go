@@ -18,22 +18,17 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// documentedHTTP3 adds the listener of docs/envoy.md to an example: with the filters of the
+// exampleHTTP3 adds the listener of examples/envoy/http3.yaml to an example: with the filters of the
 // one that is there, as it says.
-func documentedHTTP3(t testing.TB, root string, certificates *testbed.Certificates) func(string) string {
+func exampleHTTP3(t testing.TB, root string, certificates *testbed.Certificates) func(string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "envoy.md"))
+	shown, err := os.ReadFile(filepath.Join(root, "examples", "envoy", "http3.yaml"))
 	bedtest.Check(t, err)
-	_, rest, found := strings.Cut(string(page), "```yaml\n- name: orders-http3\n")
-	shown, _, ended := strings.Cut(rest, "```")
-	if !found || !ended {
-		t.Fatal("docs/envoy.md shows no listener for HTTP/3")
-	}
-	shown = replaced(t,
+	own := replaced(t,
 		"port_value: 10000", "port_value: 0",
 		"/etc/envoy/certificate.pem", certificates.ServerCert,
 		"/etc/envoy/key.pem", certificates.ServerKey,
-	)("- name: orders-http3\n" + shown)
+	)(string(shown))
 	return func(example string) string {
 		before, rest, found := strings.Cut(example, "    filter_chains:\n    - filters:\n")
 		filters, after, ended := strings.Cut(rest, "\n  clusters:\n")
@@ -41,7 +36,7 @@ func documentedHTTP3(t testing.TB, root string, certificates *testbed.Certificat
 			t.Fatal("the example has no listener, followed by its clusters")
 		}
 		chain := replaced(t, "stat_prefix: orders\n", "stat_prefix: orders-http3\n          codec_type: HTTP3\n")(filters)
-		listener := "  " + strings.ReplaceAll(shown, "\n", "\n  ")
+		listener := "  " + strings.ReplaceAll(own, "\n", "\n  ")
 		listener = replaced(t, "filters: []   # those of the listener `orders`", "filters:\n"+chain)(listener)
 		return before + "    filter_chains:\n    - filters:\n" + filters + "\n\n" + listener + "\n  clusters:\n" + after
 	}
@@ -65,7 +60,7 @@ func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site)) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
 	shortened := replaced(t, "request_timeout: 20s", "request_timeout: 2s")
-	addListener := documentedHTTP3(t, bedtest.New(t).Root(), certificates)
+	addListener := exampleHTTP3(t, bedtest.New(t).Root(), certificates)
 	for _, attachment := range []string{"sidecar", "module"} {
 		t.Run(attachment, func(t *testing.T) {
 			t.Parallel()

@@ -1,8 +1,11 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +21,7 @@ import (
 func envoyCommand(env *environment) *cobra.Command {
 	o := envoyfile.Options{}
 	var backendTime time.Duration
-	var check string
+	var check, out string
 	cmd := &cobra.Command{
 		Use:   "envoy",
 		Short: "Print the configuration of Envoy, or of another proxy, that fits the file",
@@ -54,10 +57,16 @@ func envoyCommand(env *environment) *cobra.Command {
 			}
 			o.File = env.file
 			o.Command = "ordergate envoy --config " + env.file + " --for " + o.Target
-			err = envoyfile.Write(env.stdout, plan, o)
+			var text bytes.Buffer
+			err = envoyfile.Write(&text, plan, o)
 			var unfit *envoyfile.UnfitError
-			if errors.As(err, &unfit) {
+			switch {
+			case errors.As(err, &unfit):
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
+			case err == nil && out != "":
+				err = writeWhole(out, text.Bytes())
+			case err == nil:
+				_, err = text.WriteTo(env.stdout)
 			}
 			return err
 		},
@@ -70,8 +79,26 @@ func envoyCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&o.Listen, "listen", "", "host:port for clients (default 127.0.0.1:10000, or 127.0.0.1:8000 for nginx and Caddy)")
 	cmd.Flags().StringVar(&o.Admin, "admin", "127.0.0.1:9901", "host:port of Envoy's admin address")
 	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "1.37 for that version; newer ones need no flag")
+	cmd.Flags().StringVar(&out, "out", "", "the file to write, whole or not at all, in place of standard output")
 	cmd.Flags().StringVar(&check, "check", "", "the configuration to compare: a file, - for standard input, or an admin address")
 	return cmd
+}
+
+// writeWhole replaces a file, which others may read.
+func writeWhole(path string, text []byte) error {
+	aside, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	_, err = aside.Write(text)
+	if err = errors.Join(err, aside.Chmod(0o644), aside.Close()); err == nil {
+		err = os.Rename(aside.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(aside.Name())
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
 }
 
 // plan reads the file, and returns what its rules need of Envoy.
