@@ -28,6 +28,7 @@ func TestStrictness(t *testing.T) {
 		{"not UTF-8", "listen: \xff\n", []string{"1: the file is not YAML: invalid leading UTF-8 octet"}},
 
 		{"unknown section", "filter: {}\n", []string{"1: filter: unknown key, did you mean filters?"}},
+		{"Envoy's file", "static_resources: {}\n", []string{"1: static_resources: this is a configuration of Envoy, and none of ordergate"}},
 		{"other case", "Listen: {}\n", []string{"1: Listen: unknown key, did you mean listen?"}},
 		{"nothing near", "logging: {}\n", []string{"1: logging: unknown key: known here are answer, backend, filters, front_controllers, listen, locks, redis, rules, sources"}},
 		{"a key with a line break", "\"a\\nb\": {}\n", []string{`1: "a\nb": unknown key: known here are answer, backend, filters, front_controllers, listen, locks, redis, rules, sources`}},

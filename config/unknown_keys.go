@@ -15,6 +15,8 @@ import (
 func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
 	switch near := nearest(key.Value, sortedKeys(fields)); {
+	case path == "static_resources" || path == "dynamic_resources":
+		v.Message = "this is a configuration of Envoy, and none of ordergate"
 	case path == "redis.password":
 		v.Message = "a password does not belong in this file: use password_file or password_env"
 	case path == "redis.sentinel_password":

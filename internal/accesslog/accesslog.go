@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -97,6 +98,9 @@ func Open(name string, in io.Reader, format Format) (*Reader, error) {
 		_, _ = r.in.Discard(len(begins))
 	}
 	begins, err := r.in.Peek(4 << 10)
+	if unread := (*fs.PathError)(nil); errors.As(err, &unread) && len(begins) == 0 {
+		return nil, fmt.Errorf("%s: %w", name, unread.Err)
+	}
 	if bytes.HasPrefix(begins, []byte("\xff\xfe")) || bytes.HasPrefix(begins, []byte("\xfe\xff")) {
 		return nil, fmt.Errorf("%s is in UTF-16: convert it to UTF-8", name)
 	}

@@ -86,12 +86,22 @@ type service struct {
 	First             bool
 }
 
-// UnfitError reports that a configuration cannot be printed for a file.
-type UnfitError struct{ Reason string }
+// UnfitError reports that a configuration cannot be printed for a file, or with a flag of the options.
+type UnfitError struct {
+	Flag   string // "--backend"; "": the file
+	Reason string
+}
 
-func (e *UnfitError) Error() string { return e.Reason }
+func (e *UnfitError) Error() string {
+	if e.Flag != "" {
+		return e.Flag + ": " + e.Reason
+	}
+	return e.Reason
+}
 
-func unfit(format string, args ...any) error { return &UnfitError{fmt.Sprintf(format, args...)} }
+func unfit(format string, args ...any) error {
+	return &UnfitError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // Write prints the configuration of a target. Its error is an [*UnfitError] if the file or the
 // options have to change.
@@ -129,11 +139,11 @@ const (
 func newPage(plan attach.Plan, o Options) (*page, error) {
 	c := plan.Config
 	p := &page{
-		Options: o, Plan: plan, Module: o.Target == Module, Old: o.Envoy == "1.37", HTTP2: isGRPC(c),
+		Options: o, Plan: plan, Module: o.Target == Module, Old: strings.HasPrefix(strings.TrimPrefix(o.Envoy, "v"), "1.37"), HTTP2: isGRPC(c),
 		Buffer: defaultBuffer, BufferReason: "Four times the longest body that a rule reads by default.",
 		LookupHeaders: plan.LookupHeaders(), AbsentStatuses: absentStatuses(c),
 	}
-	if p.Envoy == "" {
+	if !p.Old {
 		p.Envoy = "1.38 or newer"
 	}
 	if !plan.NeedsAuthz() {
@@ -150,7 +160,7 @@ func newPage(plan attach.Plan, o Options) (*page, error) {
 	p.WriteConnections = max(1, o.Connections-p.ReadConnections)
 	for _, a := range []struct{ flag, address string }{{"--listen", o.Listen}, {"--admin", o.Admin}, {"--backend", o.Backend}} {
 		if _, err := split(a.address); err != nil {
-			return nil, unfit("%s: %v", a.flag, err)
+			return nil, &UnfitError{a.flag, err.Error()}
 		}
 	}
 	if p.isHTTP() {
@@ -338,10 +348,10 @@ func indented(text string, n int) string {
 func split(address string) ([2]string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return [2]string{}, fmt.Errorf("%q is not host:port", address)
+		return [2]string{}, fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", address)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || strings.ContainsAny(host, " {}\"'#,") {
-		return [2]string{}, fmt.Errorf("%q is not host:port", address)
+		return [2]string{}, fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", address)
 	}
 	return [2]string{host, port}, nil
 }

@@ -25,7 +25,7 @@ func (p *page) addHTTP(c *config.Config) (err error) {
 		return unfit("listen.http is a socket: --for %s needs host:port", p.Target)
 	}
 	if _, err := split(p.Behind); err != nil {
-		return unfit("--behind: %v", err)
+		return &UnfitError{"--behind", err.Error()}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +27,9 @@ type environment struct {
 	file           string          // --config
 }
 
+// defaultFile is --config without the flag.
+const defaultFile = "ordergate.yaml"
+
 func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Command {
 	env := &environment{stdout: stdout, stderr: stderr, getenv: getenv, environ: os.Environ}
 	root := &cobra.Command{
@@ -41,8 +45,10 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.PersistentFlags().StringVar(&env.file, "config", "ordergate.yaml", "the configuration file")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usageError{errors.New(strings.Replace(err.Error(), "strconv.ParseInt: parsing ", "", 1))}
+	})
+	root.PersistentFlags().StringVar(&env.file, "config", defaultFile, "the configuration file")
 	root.AddCommand(serveCommand(env), checkCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root

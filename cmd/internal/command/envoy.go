@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +39,10 @@ func envoyCommand(env *environment) *cobra.Command {
 				return usageError{fmt.Errorf("--for: %q is not one of %s", o.Target, strings.Join(envoyfile.Targets, ", "))}
 			case o.Connections < 2 || o.Connections > 1_000_000:
 				return usageError{errors.New("--connections: must be from 2 to 1,000,000")}
-			case o.Envoy != "" && o.Envoy != "1.37":
-				return usageError{errors.New("--envoy-version: 1.37 is the only one that needs a configuration of its own")}
+			case check != "" && out != "":
+				return usageError{errors.New("--check prints no configuration: leave out --out")}
+			case !supported.MatchString(o.Envoy):
+				return usageError{fmt.Errorf("--envoy-version: %q is not 1.37 or newer, such as 1.40", o.Envoy)}
 			case backendTime < 0 || backendTime > time.Hour:
 				return usageError{errors.New("--backend-time: must be from 0s to 1h")}
 			}
@@ -61,8 +65,10 @@ func envoyCommand(env *environment) *cobra.Command {
 			err = envoyfile.Write(&text, plan, o)
 			var unfit *envoyfile.UnfitError
 			switch {
-			case errors.As(err, &unfit):
+			case errors.As(err, &unfit) && unfit.Flag == "":
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
+			case unfit != nil:
+				return usageError{err}
 			case err == nil && out != "":
 				err = writeWhole(out, text.Bytes())
 			case err == nil:
@@ -78,16 +84,25 @@ func envoyCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&o.Behind, "behind", "127.0.0.1:10000", "host:port of the Envoy to which nginx, Caddy, Traefik and APISIX send what they cannot serve")
 	cmd.Flags().StringVar(&o.Listen, "listen", "", "host:port for clients (default 127.0.0.1:10000, or 127.0.0.1:8000 for nginx and Caddy)")
 	cmd.Flags().StringVar(&o.Admin, "admin", "127.0.0.1:9901", "host:port of Envoy's admin address")
-	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "1.37 for that version; newer ones need no flag")
+	cmd.Flags().StringVar(&o.Envoy, "envoy-version", "", "Envoy's version, such as 1.40; only 1.37 makes a difference")
 	cmd.Flags().StringVar(&out, "out", "", "the file to write, whole or not at all, in place of standard output")
 	cmd.Flags().StringVar(&check, "check", "", "the configuration to compare: a file, - for standard input, or an admin address")
 	return cmd
 }
 
+// supported matches versions of Envoy.
+var supported = regexp.MustCompile(`^(?:v?1\.(?:3[7-9]|[4-9][0-9])(?:\.[0-9]+)?)?$`)
+
 // writeWhole replaces a file, which others may read.
 func writeWhole(path string, text []byte) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("writing %s: is a directory", path)
+	}
 	aside, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
-	if err != nil {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return fmt.Errorf("writing %s: %w", path, of.Err)
+	} else if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	_, err = aside.Write(text)

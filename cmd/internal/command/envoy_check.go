@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -62,7 +63,11 @@ func openEnvoy(ctx context.Context, source string) (io.ReadCloser, error) {
 		return io.NopCloser(os.Stdin), nil
 	}
 	if !strings.HasPrefix(source, "http://") && !strings.HasPrefix(source, "https://") {
-		return os.Open(source)
+		f, err := os.Open(source)
+		if _, port, split := net.SplitHostPort(source); err == nil || split != nil || strings.Trim(port, "0123456789") != "" {
+			return f, err
+		}
+		source = "http://" + source
 	}
 	u, err := url.Parse(source)
 	if err != nil || u.Host == "" {

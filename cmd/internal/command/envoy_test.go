@@ -28,6 +28,13 @@ func TestEnvoyExamples(t *testing.T) {
 		}
 		line := append([]string{"envoy", "--config", "ordergate.yaml"}, args...)
 		code, stdout, stderr := command(t.Context(), line...)
+		out := filepath.Join(t.TempDir(), "envoy.yaml")
+		if code, none, stderr := command(t.Context(), append(line, "--envoy-version", "v1.40.0", "--out", out)...); code != exitDone || none+stderr != "" {
+			t.Errorf("exit code %d, %s%s", code, none, stderr)
+		}
+		if written, err := os.ReadFile(out); err != nil || string(written) != stdout {
+			t.Errorf("--out has written something else: %v", err)
+		}
 		if diff := cmp.Diff(string(want), stdout); diff != "" || code != exitDone || stderr != "" {
 			t.Errorf("exit code %d, %s\nin examples/envoy: ordergate %s > %s (-file +printed):\n%s", code, stderr, strings.Join(line, " "), file, diff)
 		}
@@ -47,8 +54,11 @@ func TestEnvoyFlags(t *testing.T) {
 		{"version", []string{"--envoy-version", "1.2"}, "--envoy-version: "},
 		{"time", []string{"--backend-time", "-1s"}, "--backend-time: must be"},
 		{"hold", []string{"--backend-time", "60s"}, "ordergate.yaml: a backend that takes 1m0s needs a longer hold"},
-		{"backend", []string{"--backend", "shop"}, `ordergate.yaml: --backend: "shop" is not host:port`},
-		{"file", []string{"--config", "nowhere.yaml"}, "nowhere.yaml"},
+		{"backend", []string{"--backend", "shop"}, `--backend: "shop" is not host:port, such as 127.0.0.1:8080`},
+		{"no number", []string{"--connections", "many"}, `invalid argument "many" for "--connections" flag: "many": invalid syntax`},
+		{"out", []string{"--check", "envoy.yaml", "--out", "envoy.yaml"}, "--check prints no configuration: leave out --out"},
+		{"no file", []string{"--config", "ordergate.yaml"}, "reading configuration ordergate.yaml: no such file or directory (ordergate init writes one, and --config names another)"},
+		{"file", []string{"--config", "nowhere.yaml"}, "reading configuration nowhere.yaml: no such file or directory\n"},
 		{"rules", []string{"--config", writeConfig(t, "rules: []\n")}, "no rule of the file needs ordergate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,6 +102,7 @@ func TestEnvoyCheck(t *testing.T) {
 		{changed, "filter envoy.filters.http.ext_authz: encode_raw_headers is not true\n  so:    two lines of one header", "envoy.yaml does not fit ordergate.yaml: differences: 1"},
 		{"nowhere.yaml", "", "envoy --check: open nowhere.yaml: no such file"},
 		{"http://127.0.0.1:1", "", "asking http://127.0.0.1:1/config_dump?include_eds: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{"127.0.0.1:1", "", "asking http://127.0.0.1:1/config_dump?include_eds: dial tcp 127.0.0.1:1: connect: connection refused"},
 		{"http://", "", "is no address"},
 		{server.URL, "", "it has no listeners"},
 		{server.URL + "/login", "", "401 Unauthorized: it wants a login"},

@@ -2,12 +2,15 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,6 +26,7 @@ type initAnswers struct {
 	database                string // mysql or postgres
 	dsnEnv, table, column   string
 	lookup, create, settle  []string // requests, see parseSketch
+	written                 []string // the flag and the request of each rule of the file
 	redis, out, log, format string
 	force                   bool
 }
@@ -91,6 +95,9 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 	if seen != nil && len(a.lookup)+len(a.create)+len(a.settle) == 0 {
 		a.lookup, a.create, a.settle = seen.texts(lookups), seen.texts(creates), seen.texts(settlements)
 	}
+	if a.backend == "" && seen != nil {
+		a.backend = seen.style()
+	}
 	if err := a.check(); err != nil {
 		return usageError{err}
 	}
@@ -129,7 +136,7 @@ func (a *initAnswers) writeEnvoy(env *environment, file string) (string, error) 
 	if err != nil {
 		return "no envoy.yaml: " + err.Error(), nil
 	}
-	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil { // Envoy has another user
+	if err := writeWhole(path, []byte(text.String())); err != nil {
 		return "", fmt.Errorf("init: %w", err)
 	}
 	return "wrote " + path + " for a service at 127.0.0.1:8080", nil
@@ -192,14 +199,22 @@ func (a *initAnswers) check() error {
 	if len(missing) > 0 {
 		return fmt.Errorf("init: give %s, or run it on a terminal, where it asks", strings.Join(missing, ", "))
 	}
-	if _, ok := styles[a.backend]; !ok {
+	if _, ok := styles[strings.ToLower(a.backend)]; !ok {
 		return fmt.Errorf("init: --backend: %q is not one of spring, tomcat, php-paths, php-front-controller, strict", a.backend)
 	}
-	if a.database != config.SourceMySQL && a.database != config.SourcePostgres {
+	switch strings.ToLower(a.database) {
+	case config.SourceMySQL, "mariadb":
+		a.database = config.SourceMySQL
+	case config.SourcePostgres, "postgresql":
+		a.database = config.SourcePostgres
+	default:
 		return fmt.Errorf("init: --database: %q is not mysql or postgres", a.database)
 	}
 	if a.format != "" && a.format != config.FormatDigits && a.format != config.FormatUUID {
 		return fmt.Errorf("init: --id-format: %q is not digits or uuid", a.format)
+	}
+	if info, err := os.Stat(a.out); err != nil || !info.IsDir() {
+		return fmt.Errorf("init: --out: %s is not a folder: init writes ordergate.yaml and envoy.yaml there", a.out)
 	}
 	return nil
 }
@@ -227,12 +242,44 @@ func (a *initAnswers) write(path, text string) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	if _, _, err := engine.LoadConfigWith(aside.Name(), config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true}); err != nil {
-		return usageError{fmt.Errorf("init: these answers make no valid file, and nothing was written:\n%s", strings.ReplaceAll(err.Error(), aside.Name(), path))}
+		return usageError{a.blame(err)}
 	}
 	if err := os.Rename(aside.Name(), path); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
 	return nil
+}
+
+// flagOf are the flags of the keys that init writes.
+var flagOf = map[string]string{
+	"redis.addresses": "--redis", "sources.orders-db.dsn_env": "--dsn-env", "sources.orders-db.table": "--table", "sources.orders-db.id_column": "--id-column",
+}
+
+var ofRule = regexp.MustCompile(`rules\[(\d+)\](?: \(\S+\))?`)
+
+// blame names the flags behind the violations of a file that was not written.
+func (a *initAnswers) blame(err error) error {
+	var invalid *config.InvalidError
+	if !errors.As(err, &invalid) {
+		return fmt.Errorf("init: %w", err)
+	}
+	name := func(of string) string {
+		return ofRule.ReplaceAllStringFunc(of, func(rule string) string {
+			if i, err := strconv.Atoi(ofRule.FindStringSubmatch(rule)[1]); err == nil && i < len(a.written) {
+				return a.written[i]
+			}
+			return rule
+		})
+	}
+	var lines []error
+	for _, v := range invalid.Violations {
+		key, _, _ := strings.Cut(v.Path, "[")
+		if key == "rules" {
+			key = name(ofRule.FindString(v.Path))
+		}
+		lines = append(lines, fmt.Errorf("init: %s: %s", cmp.Or(flagOf[key], key), name(v.Message)))
+	}
+	return errors.Join(lines...)
 }
 
 // next says what to do with the file.

@@ -35,6 +35,7 @@ type logSample struct {
 	uuids   int64
 	other   int64
 	longest int
+	cut     string // why the log ends early
 }
 
 func sampleLog(path string, stdin io.Reader) (*logSample, error) {
@@ -62,6 +63,7 @@ func sampleLog(path string, stdin io.Reader) (*logSample, error) {
 		}
 		s.add(e)
 	}
+	s.cut = log.Counts().Cut
 	return s, nil
 }
 
@@ -70,10 +72,11 @@ var (
 	uuidLike  = regexp.MustCompile(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 	codeLike  = regexp.MustCompile(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
 	orderName = regexp.MustCompile(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
-	chooses   = regexp.MustCompile(`(?i)^(?:route|action|act|do|r|c|m|a|ctl|controller|module|method|op|cmd|task|view|page|option)$`)
+	chooses   = regexp.MustCompile(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
 	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
 	pays      = regexp.MustCompile(`(?i)pay|settle|confirm|capture|refund|cancel|success|notify|complete|approve|finish|commission|charge`)
-	makes     = regexp.MustCompile(`(?i)create|save|checkout|submit|place|new|add|order`)
+	makes     = regexp.MustCompile(`(?i)create|save|submit|place|process|new|add(?:$|[^r])|order|checkout(?:$|[^a-z_])`)
+	sells     = regexp.MustCompile(`(?i)order|checkout|invoice|payment|trade|booking`)
 )
 
 // isID counts a text that looks like an ID, and reports whether it does.
@@ -185,7 +188,7 @@ func (s *logSample) of(kind kindOfPage) (list []*page) {
 		case lookups:
 			is = p.named && reads && !verb && orderName.MatchString(target)
 		case creates:
-			is = !p.named && (method == "POST" || method == "PUT") && makes.MatchString(target) && orderName.MatchString(target) && !verb
+			is = !p.named && (method == "POST" || method == "PUT") && makes.MatchString(target) && sells.MatchString(target) && !verb
 		case settlements:
 			is = p.named && verb && (!reads || !strings.HasSuffix(path, "/{id}")) || p.named && method == "POST" && orderName.MatchString(target)
 		}
@@ -245,7 +248,10 @@ const maxShownPages = 12
 
 // print shows the most frequent pages that name an order.
 func (s *logSample) print(w io.Writer) {
-	fmt.Fprintf(w, "%s requests of the log read. Those that may name an order:\n", thousands(s.read))
+	if s.cut != "" {
+		fmt.Fprintln(w, "the log is incomplete:", s.cut)
+	}
+	fmt.Fprintf(w, "requests of the log: %s. Those that may name an order:\n", thousands(s.read))
 	shown := 0
 	for _, p := range s.sorted() {
 		if p.named && shown < maxShownPages {

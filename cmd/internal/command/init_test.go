@@ -27,6 +27,7 @@ func TestInit(t *testing.T) {
 		{"a front controller", []string{"--backend", "php-front-controller", "--settle", "GET|POST /index.php?route=pay%2Fconfirm&order_id={id}"}, "POST /index.php?route=pay/confirm&order_id=42", "", "found        42 in query parameter order_id"},
 		{"a session", []string{"--backend", "php-paths", "--settle", "POST /confirm.php cookie:PHPSESSID", "--settle", "POST /pay json:order.id"}, "POST /confirm.php", "cookie: PHPSESSID=4f0c", "found        4f0c in cookie PHPSESSID"},
 		{"a create with an ID", []string{"--create", "PUT /orders/{id}"}, "PUT /orders/42", "", "rule         order-create (create, observe)"},
+		{"other words", []string{"--backend", "Spring", "--database", "MariaDB", "--table", "`shop`.`orders`", "--settle", "post|put /pay header:x-order"}, "PUT /pay", "x-order: 42", "lock key     order:lock:42"},
 		{"odd names", []string{"--lookup", "GET /42/{id}?true=on&a=1.0", "--table", "a: b", "--id-column", "#no", "--redis", "[::1]:6379"}, "GET /42/42?true=on&a=1.0", "", "order ID     42"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,15 +72,21 @@ func TestInitBad(t *testing.T) {
 		{"no method", []string{"--lookup", "/o/{id}"}, `init: "/o/{id}": want 'METHOD PATH'`},
 		{"no ID", []string{"--settle", "POST /pay"}, `init: "POST /pay": where is the order's ID? Write {id}, json:MEMBER`},
 		{"another place", []string{"--settle", "POST /pay xml:id"}, `init: "POST /pay xml:id": "xml:id" is not json:MEMBER`},
-		{"no path", []string{"--settle", "POST /pay/%41/{id}"}, "init: these answers make no valid file, and nothing was written:"},
-		{"no folder", []string{"--lookup", "GET /o/{id}", "--out", "/nowhere"}, "init: open /nowhere/ordergate-"},
+		{"no path", []string{"--settle", "POST /pay/%41/{id}"}, `init: --settle "POST /pay/%41/{id}": "/pay/%41/{id}" has the segment "%41"`},
+		{"the same twice", []string{"--create", "POST /o", "--settle", "POST /o json:id"}, `init: --settle "POST /o json:id": these are the requests of --create "POST /o"`},
+		{"the same by another name", []string{"--lookup", "GET /o/{id}", "--lookup", "GET /o/{no}"}, `init: --lookup "GET /o/{no}": never matches: --lookup "GET /o/{id}" before it`},
+		{"Redis without a port", []string{"--lookup", "GET /o/{id}", "--redis", "redis://h"}, `init: --redis: "redis://h" has no valid port`},
+		{"a secret as a name", []string{"--lookup", "GET /o/{id}", "--dsn-env", "u:pw@tcp(h)/shop"}, "init: --dsn-env: is not the name of an environment variable"},
+		{"no table", []string{"--lookup", "GET /o/{id}", "--table", "a.b.c"}, `init: --table: "a.b.c" is not the name of a table`},
+		{"no folder", []string{"--lookup", "GET /o/{id}", "--out", "/nowhere"}, "init: --out: /nowhere is not a folder"},
+		{"a folder as a log", []string{"--log", "/"}, "init: /: is a directory"},
 		{"no log", []string{"--log", "/nowhere.log"}, "init: open /nowhere.log: no such file or directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			code, stdout, stderr := command(t.Context(), append(append(append([]string{}, flagsOfInit...), "--out", dir), tt.flags...)...)
-			if left, _ := filepath.Glob(filepath.Join(dir, "*")); code == exitDone || stdout != "" || !strings.HasPrefix(stderr, tt.want) || len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(dir, "*")); code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, tt.want) || len(left) > 0 {
 				t.Errorf("exit code %d, %s%s, %v, want %s", code, stdout, stderr, left, tt.want)
 			}
 		})
@@ -111,6 +118,10 @@ func TestInitProposes(t *testing.T) {
 		}},
 		{"front controller", shopLog("GET /index.php?route=account/order.info&order_id=#", "GET /index.php?route=common/home", "POST /index.php?route=checkout/order.save"), []string{
 			"path: /index.php, query: {route: account/order.info}}\n    id: {query: order_id, format: digits}\n    lookup", "path: /index.php, query: {route: checkout/order.save}}\n    create",
+		}},
+		{"another front controller", shopLog("GET /index.php?main_page=account_history_info&order_id=#", "GET /index.php?main_page=index", "POST /index.php?main_page=checkout_address", "POST /index.php?main_page=checkout_process", "POST /admin/index.php?cmd=orders&oID=#&action=update_order"), []string{
+			"query: {main_page: account_history_info}}\n    id: {query: order_id, format: digits}\n    lookup", "query: {main_page: checkout_process}}\n    create",
+			"query: {cmd: orders, action: update_order}}\n    id: {query: oID, format: digits}\n    lookup: {filter: orders}\n    settle",
 		}},
 		{"links that pay", shopLog("GET /orders/1795716760586#;jsessionid=AB", "GET /paySuccess?orderNo=1795716760586#"), []string{
 			`path: "/orders/{id}"}`, "methods: [GET, HEAD], path: /paySuccess}\n    id: {query: orderNo, format: digits}\n    lookup: {filter: orders}\n    settle",

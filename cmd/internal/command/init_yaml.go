@@ -27,9 +27,7 @@ func parseSketch(text string) (s sketch, err error) {
 	if len(words) < 2 || len(words) > 3 || !strings.HasPrefix(words[1], "/") {
 		return s, fmt.Errorf("%q: %s", text, wantSketch)
 	}
-	for method := range strings.SplitSeq(words[0], "|") {
-		s.methods = append(s.methods, method)
-	}
+	s.methods = strings.FieldsFunc(strings.ToUpper(words[0]), func(r rune) bool { return r == '|' || r == ',' })
 	if slices.Equal(s.methods, []string{"GET"}) {
 		s.methods = []string{"GET", "HEAD"} // a backend that answers GET answers HEAD, too
 	}
@@ -38,7 +36,7 @@ func parseSketch(text string) (s sketch, err error) {
 		if !ok || name == "" || !slices.Contains([]string{"json", "form", "cookie", "header"}, place) {
 			return s, fmt.Errorf("%q: %q is not json:MEMBER, form:FIELD, cookie:NAME or header:NAME", text, words[2])
 		}
-		s.place, s.name = place, name
+		s.place, s.name = place, strings.TrimPrefix(name, "$.") // as a JSONPath begins
 	}
 	path, query, _ := strings.Cut(words[1], "?")
 	for segment := range strings.SplitSeq(path, "/") {
@@ -92,11 +90,13 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 	case seen != nil:
 		form = seen.form()
 	}
-	table, follow := scalar(a.table), "binlog"
+	table, follow := scalar(strings.NewReplacer("`", "", `"`, "").Replace(a.table)), "binlog"
 	if a.database == config.SourcePostgres {
 		follow = "logical"
 	}
 	var rules strings.Builder
+	var matches []string
+	a.written = nil
 	locks := make(map[string]bool)
 	for _, group := range []struct {
 		name     string
@@ -107,6 +107,11 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 			if err != nil {
 				return "", err
 			}
+			request := fmt.Sprintf("--%s %q", group.name, text)
+			if i := slices.Index(matches, s.match()); i >= 0 {
+				return "", fmt.Errorf("%s: these are the requests of %s, and a rule has one action (one that settles looks up, too)", request, a.written[i])
+			}
+			matches, a.written = append(matches, s.match()), append(a.written, request)
 			name := "order-" + group.name
 			if i > 0 {
 				name += fmt.Sprintf("-%d", i+1)
@@ -141,7 +146,7 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 		"filters:\n  orders:\n    capacity: 1_000_000   # IDs\n    sources: [orders-db]\n\n"+
 		"sources:\n  # The variable %s has the data source name. The column is the ID as clients write it.\n"+
 		"  orders-db: {kind: %s, dsn_env: %s, table: %s, id_column: %s, follow: %s}\n",
-		styles[a.backend], scalar(a.redis), a.dsnEnv, a.database, a.dsnEnv, table, scalar(a.column), follow)
+		styles[strings.ToLower(a.backend)], scalar(a.redis), a.dsnEnv, a.database, a.dsnEnv, table, scalar(a.column), follow)
 	if len(locks) > 0 {
 		b.WriteString("\nlocks:\n")
 		for _, name := range sortedKeys(locks) {

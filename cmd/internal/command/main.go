@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // for an image with nothing else
 
@@ -51,6 +53,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	if err == nil {
 		return exitDone
 	}
+	if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(err.Error(), "reading configuration "+defaultFile+":") {
+		err = usageError{fmt.Errorf("%w (ordergate init writes one, and --config names another)", err)}
+	}
 	fmt.Fprintln(stderr, err)
 	systemd.Failed(err)
 	var usage usageError
@@ -62,3 +67,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 
 // usageError is the error of an invalid command line or configuration.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

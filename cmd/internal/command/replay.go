@@ -84,6 +84,8 @@ func (e *environment) loadReplay(o *replayOptions) (*config.Config, error) {
 	switch {
 	case o.sources && o.csv != "":
 		return nil, usageError{errors.New("replay: --sources and --csv exclude each other")}
+	case o.host != "" && strings.ContainsAny(o.host, "/ "):
+		return nil, usageError{fmt.Errorf("replay: --host: %q is not the name of a host, such as shop.example.com", o.host)}
 	case o.format != "" && !slices.Contains(accesslog.Formats, accesslog.Format(o.format)):
 		return nil, usageError{fmt.Errorf("replay: --format: %q is not one of envoy, json, nginx, apache, har", o.format)}
 	}
@@ -181,7 +183,10 @@ func replayFilters(ctx context.Context, env *environment, c *config.Config, o re
 func eachEntry(ctx context.Context, paths []string, stdin io.Reader, format string, do func(log string, e *accesslog.Entry), done func(*accesslog.Reader)) error {
 	var logs openLogs
 	defer logs.close()
-	for _, path := range paths {
+	for i, path := range paths {
+		if slices.Contains(paths[:i], path) {
+			return fmt.Errorf("%s is there twice", nameOfLog(path))
+		}
 		l := &openLog{path: path}
 		in := stdin
 		if path != "-" {

@@ -244,6 +244,9 @@ func (r *replayReport) print(w io.Writer) error {
 	if len(r.Observed) > 0 {
 		line("rules", "as if all were enforced; the file only observes %s", strings.Join(r.Observed, ", "))
 	}
+	if r.Requests == r.Unmatched {
+		line("", "no request matches a rule: ordergate init --log proposes rules for a log")
+	}
 	b.WriteByte('\n')
 	r.printRules(&b)
 	b.WriteByte('\n')
