@@ -100,7 +100,7 @@ test-plain:
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 	$(GOTEST) -run 'TestSearchSets|TestManyFilters' ./internal/loader ./internal/engine # they have to be certain in time
 
-# The faults of locks and of the change log (docs/faults.md).
+# The faults of locks and of the change log (tests/faults/README.md).
 test-faults:
 	cd tests/faults && $(GOTEST) -race -parallel 3 ./...
 
@@ -138,7 +138,7 @@ model:
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
-# log, all attacks at once for ten minutes, the faults of the locks (docs/faults.md), and that a
+# log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), and that a
 # release has the same bytes twice.
 soak: matrix
 	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc

@@ -87,7 +87,7 @@ func TestLinks(t *testing.T) {
 	benchmarks, err := filepath.Glob("bench/*/README.md")
 	must(t, err)
 	files = append(files, benchmarks...)
-	files = append(files, "bench/README.md", "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
+	files = append(files, "bench/README.md", "faults/README.md", "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
 	for _, file := range files {
 		for _, m := range link.FindAllStringSubmatch(prose(t, file), -1) {
 			target := file

@@ -21,7 +21,7 @@ def max_long(text):
 def all_pages():
     return [ROOT / "README.md", *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY", "CHANGELOG")),
             *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md")),
-            *sorted((ROOT / "tests/bench").rglob("README.md"))]
+            *sorted((ROOT / "tests").rglob("README.md"))]
 
 
 def alerts(pages):
