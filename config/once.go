@@ -158,6 +158,14 @@ func (r *Rule) MaxHold() time.Duration {
 
 const defaultMaxHold = 10 * time.Minute
 
+// LockOf returns a lock by its name, for a rule. [OnceLock] is that of the rule's keys.
+func (c *Config) LockOf(r *Rule, name string) Lock {
+	if name == OnceLock {
+		return r.KeyLock()
+	}
+	return c.Locks[name]
+}
+
 // KeyLock returns the lock of the rule's keys. The rule must have keys.
 func (r *Rule) KeyLock() Lock {
 	o, _ := r.ByKey()

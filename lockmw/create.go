@@ -89,12 +89,10 @@ func (s *Server) learnDelayed(stream extproc.ExternalProcessor_ProcessServer, ca
 	passedOn()
 }
 
-// learn runs do with a time limit, even if the client has left: the order exists. It logs
+// learn runs do, even if the client has left: the order exists. The filter bounds its time. learn logs
 // an error, and the answer is passed on in any case.
 func (s *Server) learn(ctx context.Context, call *gate.Call, do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
-	defer cancel()
-	if err := do(ctx); err != nil {
+	if err := do(context.WithoutCancel(ctx)); err != nil {
 		s.problems.Unlearned(call, err)
 	}
 }

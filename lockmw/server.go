@@ -21,7 +21,7 @@ import (
 
 // Options bounds the work of a [Server] for one call.
 type Options struct {
-	LearnTimeout time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
+	AnswerDelay time.Duration // the longest time for which the answer to a create is held, for the log
 	// BodyUnseen is called for each request that Envoy forwarded without sending the body
 	// that ordergate had requested. It must be quick. Nil: it is not called.
 	BodyUnseen func()
@@ -67,9 +67,6 @@ type gateReplies struct {
 
 // NewServer returns a server that follows g's decisions.
 func NewServer(g *gate.Gate, opts Options) *Server {
-	if opts.LearnTimeout == 0 {
-		opts.LearnTimeout = 3 * time.Second
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -97,7 +94,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
 		"settlements are no longer given up after the same time")
-	s.delayed.maxDelay = opts.LearnTimeout
+	s.delayed.maxDelay = opts.AnswerDelay
 	s.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"a create was given up while its answer was held, and its order may exist: is message_timeout of Envoy's ext_proc, "+
 			"the timeout of the route, or that of a client, shorter than an answer may be held? Set message_timeout to more than held_up_to, "+

@@ -36,7 +36,7 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Filter
 		return abi.FilterConfig{}, err
 	}
 	adapter := envoymodule.NewAdapter(r.engine.Gate(), envoymodule.Options{
-		Logger: log, LearnTimeout: r.engine.LearnTimeout(), FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
+		Logger: log, AnswerDelay: r.answerDelay, FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
 		Marks: r.engine.Marks(),
 	})
 	unfollow := r.engine.WatchGate(adapter.Use)

@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/listen"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 const (
@@ -50,6 +51,8 @@ type runtime struct {
 	admin  *http.Server
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+
+	answerDelay time.Duration // see envoymodule.Options
 }
 
 // get returns the engine of a file, and starts it if necessary. It reads the file only
@@ -119,6 +122,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	if err != nil {
 		return nil, err
 	}
+	r.answerDelay = timeouts.LongestLearn(c)
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
 	// Listen first: the owner of the address also owns the member's name in the change log.

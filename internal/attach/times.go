@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // Times are timeouts of Envoy that fit together: docs/timeouts.md.
@@ -24,8 +24,8 @@ type Times struct {
 	// MaxHold is the shortest time after which ordergate ends a call; 0: no rule locks.
 	MaxHold time.Duration
 
-	Held  []engine.AnswerDelay
-	Waits []engine.RequestWait
+	Held  []timeouts.AnswerDelay
+	Waits []timeouts.RequestWait
 }
 
 const (
@@ -42,13 +42,13 @@ const (
 func timesOf(c *config.Config, backend time.Duration) (Times, error) {
 	t := Times{
 		Authz: authzTimeout, Reads: readTimeout, Headers: headersTimeout, Message: time.Second,
-		Held: engine.AnswerDelays(c), Waits: engine.RequestWaits(c),
+		Held: timeouts.AnswerDelays(c), Waits: timeouts.RequestWaits(c),
 	}
 	for _, h := range t.Held {
 		t.Message = max(t.Message, h.MessageTimeout)
 	}
 	for _, w := range t.Waits {
-		if w.Timeout == engine.MessageTimeout {
+		if w.Timeout == timeouts.MessageTimeout {
 			t.Message = max(t.Message, w.Least)
 		} else {
 			t.Authz = max(t.Authz, w.Least)

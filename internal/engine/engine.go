@@ -18,7 +18,6 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
-	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
@@ -202,20 +201,6 @@ func (m *Engine) completeDedup(c *config.Config, r *config.Rule, p *gate.Policy)
 	p.Create.Dedup.Filter = m.filters[r.Create.Filter].Filter()
 	p.Create.Dedup.Confirm, err = m.confirmers.of(c, r)
 	return err
-}
-
-// LearnTimeout returns how long the answer to a create may be held back, with some slack. By then
-// every other instance has the order, or is guaranteed to answer Unknown. An answer that is
-// passed on earlier breaks the guarantee of docs/freshness.md.
-func (m *Engine) LearnTimeout() (longest time.Duration) {
-	const slack = 200 * time.Millisecond
-	for _, c := range m.config.Filters {
-		window := c.Freshness.Window
-		once := changelog.LongestWait(loader.AppendTimeout, c.ChangeLog.Lease, window)
-		// An ID, and then a doubt. A doubt after CaughtUp takes less.
-		longest = max(longest, once+changelog.Again(loader.AppendTimeout, window)+slack)
-	}
-	return longest
 }
 
 // AdminServer returns the server for operators. The process is not ready while draining returns

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -72,37 +71,6 @@ func TestCloseTwice(t *testing.T) {
 	}
 	m.Close()
 	m.Close()
-}
-
-// TestLearnTimeout compares it with the leases and windows that an answer may have to be kept back
-// for: it is longer, or a client is told of an order that others may refuse.
-func TestLearnTimeout(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		lease, freshness string
-		over             time.Duration // until no window holds that began before
-	}{
-		{"200ms", "{window: 500ms}", 560 * time.Millisecond},
-		{"2s", "{window: 100ms}", 560 * time.Millisecond}, // that of the other filter
-		{"10s", "{window: 500ms}", 560 * time.Millisecond},
-		{"2s", "{window: 5s}", 5500 * time.Millisecond},
-		{"10s", "none", 0},
-	} {
-		text := `
-redis: {mode: embedded}
-filters: {orders: {change_log: {lease: ` + tc.lease + `}, freshness: ` + tc.freshness + `}, others: {}}
-rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}]
-`
-		c, err := config.Parse("a.yaml", []byte(text), os.Getenv)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &Engine{config: c}
-		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
-		if got, least := m.LearnTimeout(), 2*loader.AppendTimeout+longest+longest/10+2*tc.over; got < least || got > least+time.Second {
-			t.Errorf("lease %s, freshness %s: %v, want %v and a little", tc.lease, tc.freshness, got, least)
-		}
-	}
 }
 
 // TestFilterWithoutSources has the log say that a filter refuses every order that was there
@@ -173,16 +141,14 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), m.LearnTimeout()) // as all faces do
-	defer cancel()
 	began := time.Now()
-	err = unit.Filter().Learn(ctx, "1001")
+	err = unit.Filter().Learn(t.Context(), "1001")
 	if took := time.Since(began); err != nil || took < window {
 		t.Errorf("the answer may be passed on after %v, while another ordergate refuses by a window of %v: %v", took, window, err)
 	}
 
 	// Who ends this ordergate is not kept waiting.
-	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	cancel()
 	began = time.Now()
 	if err := unit.Filter().Learn(ctx, "1002"); err == nil || time.Since(began) > window/2 {

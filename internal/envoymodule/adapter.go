@@ -32,7 +32,7 @@ import (
 
 // Options bounds the work of an [Adapter] for one call.
 type Options struct {
-	LearnTimeout time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
+	AnswerDelay time.Duration // the longest time for which the answer to a create is held
 	// FailureModeAllow forwards every request that is not judged yet when a fault (a panic)
 	// of ordergate occurs. Without it only GET and HEAD are forwarded; the others get 503.
 	FailureModeAllow bool
@@ -71,9 +71,6 @@ type gateReplies struct {
 
 // NewAdapter returns an adapter that follows g's decisions.
 func NewAdapter(g *gate.Gate, opts Options) *Adapter {
-	if opts.LearnTimeout == 0 {
-		opts.LearnTimeout = 3 * time.Second
-	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -81,7 +78,7 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 		opts.Native = func(*Reply) unsafe.Pointer { return nil }
 	}
 	a := &Adapter{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
-	a.delayed.maxDelay = opts.LearnTimeout
+	a.delayed.maxDelay = opts.AnswerDelay
 	a.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"Envoy gave up a create while its answer was held, and its order may exist: set the timeout that details names "+
 			"(response_timeout: that of the route) to more than the backend takes and held_up_to together",

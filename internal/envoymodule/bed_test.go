@@ -1,6 +1,7 @@
 package envoymodule
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -194,6 +195,7 @@ type bench struct {
 
 func newBench(t *testing.T, opts Options) *bench {
 	t.Helper()
+	opts.AnswerDelay = cmp.Or(opts.AnswerDelay, 3*time.Second)
 	b := &bench{
 		t: t, worker: newWorker(t), filter: newFilter(),
 		lock: &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error, 1)},

@@ -59,7 +59,7 @@ func (c *create) responseHeaders(r *gate.Response, end bool) Step {
 func (c *create) startTimer() {
 	s := c.stream
 	s.mail.open(s.envoy)
-	c.timer = time.AfterFunc(s.adapter.opts.LearnTimeout, func() {
+	c.timer = time.AfterFunc(s.adapter.opts.AnswerDelay, func() {
 		s.mail.post(func() Step {
 			if body, ok := c.collected(); ok {
 				c.learn(func(ctx context.Context) error { return c.call.LearnBegun(ctx, body) })
@@ -123,7 +123,7 @@ func (c *create) collected() (body []byte, ok bool) {
 	return body, true
 }
 
-// learn runs do with a time limit, even if the client has left: the order exists. It logs
+// learn runs do, even if the client has left: the order exists. The filter bounds its time. learn logs
 // an error, and passes the answer on in any case.
 func (c *create) learn(do func(context.Context) error) {
 	c.phase, c.delayedSince = learning, time.Now()
@@ -134,9 +134,7 @@ func (c *create) learn(do func(context.Context) error) {
 			s.create = nil
 			return s.endResponse(Step{Do: PassResponse})
 		})
-		ctx, cancel := context.WithTimeout(s.adapter.ctx, s.adapter.opts.LearnTimeout)
-		defer cancel()
-		if err := do(ctx); err != nil {
+		if err := do(s.adapter.ctx); err != nil {
 			s.adapter.problems.Unlearned(c.call, err)
 		}
 	})

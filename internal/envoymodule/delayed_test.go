@@ -25,7 +25,7 @@ func TestHeldAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer // its lock is the handler's
-			b := newBench(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), LearnTimeout: 5 * time.Second})
+			b := newBench(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), AnswerDelay: 5 * time.Second})
 			for i := range 3 {
 				e, _ := b.request("POST", "/orders")
 				b.worker.do(func() {

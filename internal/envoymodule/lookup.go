@@ -23,7 +23,7 @@ func (l *lookup) responseHeaders(r *gate.Response) Step {
 	s := l.stream
 	s.mail.open(s.envoy)
 	// As of a create: Envoy sends no more of a body that is larger than its buffer.
-	l.timer = time.AfterFunc(s.adapter.opts.LearnTimeout, func() {
+	l.timer = time.AfterFunc(s.adapter.opts.AnswerDelay, func() {
 		s.mail.post(func() Step { return l.finish(false) })
 	})
 	return Step{Do: Read}

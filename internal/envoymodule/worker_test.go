@@ -379,7 +379,7 @@ func TestCreate(t *testing.T) {
 // TestAnswerThatStops is one that is larger than Envoy's buffer: no more comes of it until
 // it is passed on.
 func TestAnswerThatStops(t *testing.T) {
-	b := newBench(t, Options{LearnTimeout: 50 * time.Millisecond})
+	b := newBench(t, Options{AnswerDelay: 50 * time.Millisecond})
 	close(b.filter.Learning)
 	e, _ := b.request("POST", "/orders")
 	b.worker.do(func() {

@@ -127,10 +127,6 @@ type Lease interface {
 	KeepSuspended()
 }
 
-// CleanupTimeout bounds what a Locker does at the end of a call: it releases or holds the locks, and
-// stores the answer.
-const CleanupTimeout = 2 * time.Second
-
 // Policy is what to do with the requests of one rule. Package config guarantees that it does
 // something, that a create does not look up, and that it learns from one place.
 type Policy struct {
@@ -157,7 +153,7 @@ func (p *Policy) HasCalls() bool { return p.Create != nil || p.HasLock() }
 
 // Lookup refuses requests for absent orders.
 type Lookup struct {
-	Filter Filter
+	Filter Lookups
 	Absent Reply
 	// OnNotFound is called with each order that a forwarded lookup asked for and that the
 	// backend does not have. It must be quick, and safe for concurrent use. The ID is valid

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
@@ -12,24 +11,8 @@ import (
 // appender is the adapter of a change log to its filter.
 type appender struct{ *changelog.Log }
 
-// Spread implements filter.Appender. The caller's deadline is derived from the windows and
-// leases of this instance. Others may have longer ones, and the log waits for them.
-func (a appender) Spread(ctx context.Context) error { return withoutDeadline(ctx, a.Log.WaitForPeers) }
-
-// Withdraw implements filter.Appender, in the same way.
-func (a appender) Withdraw(ctx context.Context) error { return withoutDeadline(ctx, a.Log.Withdraw) }
-
-// withoutDeadline calls do with a context that is cancelled like ctx, and has no deadline.
-func withoutDeadline(ctx context.Context, do func(context.Context) error) error {
-	within, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cancel(context.Cause(ctx))
-		}
-	})()
-	return do(within)
-}
+// Spread implements filter.Appender.
+func (a appender) Spread(ctx context.Context) error { return a.WaitForPeers(ctx) }
 
 // AppendIncomplete implements filter.Appender.
 func (a appender) AppendIncomplete(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/rediskey"
+	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -23,8 +24,6 @@ import (
 // does. A lost one only costs the wait.
 
 const (
-	// CaughtUpWithin bounds [Loader.CaughtUp]. The client waits meanwhile.
-	CaughtUpWithin = AppendTimeout
 	// requestExpiry is after how long Redis drops requests and replies that were not taken.
 	requestExpiry = 10 * time.Second
 	// maxRequests bounds the requests that a follower keeps while it lags.
@@ -38,13 +37,13 @@ func requestsKey(filter, table string) string { return rediskey.Of(filter, "catc
 func replyKey(filter, token string) string { return rediskey.Of(filter, "caughtup:"+token) }
 
 // CaughtUp reports whether every order that its table has by now is known to every instance. It
-// blocks for some milliseconds, and CaughtUpWithin at most. Call it only if all tables of the
+// blocks for some milliseconds, and timeouts.Append at most: the client waits. Call it only if all tables of the
 // filter are followed by their database's log.
 func (l *Loader) CaughtUp(ctx context.Context) bool {
 	if l.log.Err() != nil {
 		return false // nothing is absent
 	}
-	ctx, cancel := context.WithTimeout(ctx, CaughtUpWithin)
+	ctx, cancel := context.WithTimeout(ctx, timeouts.Append)
 	defer cancel()
 	return l.asker.ask(ctx)
 }
@@ -91,7 +90,7 @@ func (a *asker) answer(q *question) {
 	a.mu.Lock()
 	a.next = nil // a later caller needs a later question
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), CaughtUpWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), timeouts.Append)
 	defer cancel()
 	token := rand.Text()
 	_, err := a.client.Pipelined(ctx, func(p redis.Pipeliner) error {

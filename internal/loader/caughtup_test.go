@@ -17,6 +17,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -116,7 +117,7 @@ func TestCaughtUp(t *testing.T) {
 					t.Error("it has caught up with a database that hangs")
 				}
 			}
-			if took := time.Since(began); took > 10*CaughtUpWithin {
+			if took := time.Since(began); took > 10*timeouts.Append {
 				t.Errorf("that took %v", took)
 			}
 		})

@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // Options are what the loaders of all filters have in common.
@@ -61,9 +62,6 @@ type Loader struct {
 	commitDelay time.Duration    // see commitDelayOf
 	rereadAt    atomic.Int64     // when the tables are read once more, in ns since 1970; 0: never
 }
-
-// AppendTimeout bounds how long Redis may take to acknowledge a new order.
-const AppendTimeout = 600 * time.Millisecond
 
 // New builds the loader of a configured filter, and registers its metrics. It waits neither
 // for the change log nor for a source. The parts call the loader back only after
@@ -161,7 +159,7 @@ func (l *Loader) openLog(o *Options, name string, opts *filter.Options) (err err
 	if l.log, err = changelog.New(o.Redis, name, func(id string) { l.filter.Add(id) }, logOpts); err != nil {
 		return err
 	}
-	opts.Appender, opts.AppendTimeout, opts.LastRead, opts.StaleAfter = appender{l.log}, AppendTimeout, l.log.LastRead, c.StaleAfter
+	opts.Appender, opts.AppendTimeout, opts.LastRead, opts.StaleAfter = appender{l.log}, timeouts.Append, l.log.LastRead, c.StaleAfter
 	if c.Freshness.Mode == config.FreshnessWindow {
 		opts.Window = func() filter.Window { return l.log.Window() }
 		opts.WindowErr = l.log.Err

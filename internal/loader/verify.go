@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // verifyTimeout bounds the query for one refused order, and the wait for its connection.
@@ -187,7 +188,7 @@ func VerifyAfter(c *config.Config, filter string) time.Duration {
 func (l *Loader) Disprove(ctx context.Context, id, reason string) {
 	d := changelog.Doubt{Kind: changelog.Lost, Reason: reason, Witness: id}
 	if l.log != nil {
-		ctx, cancel := context.WithTimeout(ctx, AppendTimeout)
+		ctx, cancel := context.WithTimeout(ctx, timeouts.Append)
 		defer cancel()
 		err := l.log.RecordDoubt(ctx, d)
 		if err == nil {

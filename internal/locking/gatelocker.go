@@ -11,7 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -30,20 +30,15 @@ type GateLocker struct {
 
 // NewGateLocker returns one that computes keys, and acquires nothing.
 func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
-	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries-1)*c.Wait.Every)
+	g := GateLocker{maxHold: maxHold, hold: c.OnUnknownOutcome.Hold}
+	g.wait, g.timeout = timeouts.Acquire(c, observe)
+	template := c.Key
 	if observe {
-		template, wait = template+config.ObservedSuffix, 0
+		template += config.ObservedSuffix
 	}
-	before, after, _ := strings.Cut(template, "{id}")
-	return GateLocker{
-		before: before, after: after, maxHold: maxHold, wait: wait,
-		timeout: wait + wait/10 + redisconn.CommandTimeout, // pauses between tries vary by a tenth
-		hold:    c.OnUnknownOutcome.Hold,
-	}
+	g.before, g.after, _ = strings.Cut(template, "{id}")
+	return g
 }
-
-// Timeout returns the longest time that Acquire takes: the wait, and one command to Redis.
-func (g GateLocker) Timeout() time.Duration { return g.timeout }
 
 // Key implements gate.Locker.
 func (g GateLocker) Key(id string) string {

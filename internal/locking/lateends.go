@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -44,13 +44,13 @@ type lateEnds struct {
 	held    atomic.Int64 // locks, since none was pending
 }
 
-// run ends a lease in the background, within gate.CleanupTimeout.
+// run ends a lease in the background, within timeouts.Cleanup.
 func (l *lateEnds) run(do func(context.Context)) {
 	l.mu.Lock()
 	l.beginLocked()
 	l.mu.Unlock()
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), gate.CleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), timeouts.Cleanup)
 		defer cancel()
 		defer func() {
 			l.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // ruleTimeouts is the JSON that check --timeouts prints for a rule with a create.
@@ -32,7 +32,7 @@ type ruleWait struct {
 // printTimeouts prints the longest time that each rule may delay the answer to a create, and a
 // request, and the shortest timeouts of Envoy that are long enough.
 func printTimeouts(w io.Writer, c *config.Config, asJSON bool) error {
-	held, waits := engine.AnswerDelays(c), engine.RequestWaits(c)
+	held, waits := timeouts.AnswerDelays(c), timeouts.RequestWaits(c)
 	if asJSON {
 		rules := make([]ruleTimeouts, 0, len(held))
 		for _, h := range held {

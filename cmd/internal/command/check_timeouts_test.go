@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // creating has two rules that create, with filters whose answers are held for different times.
@@ -36,7 +36,7 @@ func TestCheckTimeouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := engine.AnswerDelays(c)
+	held := timeouts.AnswerDelays(c)
 	if len(held) != 2 || held[0].Longest >= held[1].Longest {
 		t.Fatalf("held for %+v", held)
 	}
@@ -164,7 +164,7 @@ func TestTimeoutsOfTheExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, timeouts := range map[string]map[string]time.Duration{
+	for file, patterns := range map[string]map[string]time.Duration{
 		"envoy.yaml":        {`(?m)^ *message_timeout: (\S+)$`: 0, `- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
 		"envoy-module.yaml": {`- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
 	} {
@@ -172,18 +172,18 @@ func TestTimeoutsOfTheExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for pattern, more := range timeouts {
+		for pattern, more := range patterns {
 			found := regexp.MustCompile(pattern).FindSubmatch(text)
 			if found == nil {
 				t.Fatalf("%s has no %s", file, pattern)
 			}
 			timeout, err := time.ParseDuration(string(found[1]))
-			for _, w := range engine.RequestWaits(c) {
-				if more == 0 && (w.Timeout != engine.MessageTimeout || timeout < w.Least) {
+			for _, w := range timeouts.RequestWaits(c) {
+				if more == 0 && (w.Timeout != timeouts.MessageTimeout || timeout < w.Least) {
 					t.Errorf("%s: %s is %v, and rule %s waits %+v", file, pattern, timeout, w.Rule, w)
 				}
 			}
-			for _, h := range engine.AnswerDelays(c) {
+			for _, h := range timeouts.AnswerDelays(c) {
 				if err != nil || timeout < h.MessageTimeout+more {
 					t.Errorf("%s: %s is %v, %v, and rule %s needs %v", file, pattern, timeout, err, h.Rule, h.MessageTimeout+more)
 				}

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
 // What to write where something is missing.
@@ -322,13 +322,13 @@ func (w *way) examineTimeouts(ctx context.Context) {
 		return // Envoy waits for the module without a limit
 	}
 	longest, least := time.Duration(0), time.Duration(0)
-	for _, h := range engine.AnswerDelays(w.config) {
+	for _, h := range timeouts.AnswerDelays(w.config) {
 		if h.Rule == w.name && h.Longest > longest {
 			longest, least = h.Longest, h.MessageTimeout
 		}
 	}
-	for _, r := range engine.RequestWaits(w.config) {
-		if r.Rule == w.name && r.Timeout == engine.MessageTimeout && r.Longest > longest {
+	for _, r := range timeouts.RequestWaits(w.config) {
+		if r.Rule == w.name && r.Timeout == timeouts.MessageTimeout && r.Longest > longest {
 			longest, least = r.Longest, r.Least
 		}
 	}

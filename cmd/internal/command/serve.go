@@ -27,6 +27,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
 	"github.com/ordergate/ordergate/internal/systemd"
+	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -48,7 +49,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	}
 	defer m.Close()
 	m.TuneGC(getenv)
-	f, err := newAdapters(m, cmp.Or(opts.keepalive, keepaliveTime), log)
+	f, err := newAdapters(m, c, cmp.Or(opts.keepalive, keepaliveTime), log)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ const (
 	shortestPing = 100 * time.Millisecond
 )
 
-func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*adapters, error) {
+func newAdapters(m *engine.Engine, c *config.Config, silent time.Duration, log *slog.Logger) (*adapters, error) {
 	checks, err := extauthz.NewServer(m.Gate())
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	checks.Attach(seal)
 	checks.Prove(m.Marks())
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
-		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, EndsShown: m.EndsShown,
+		AnswerDelay: timeouts.LongestLearn(c), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, EndsShown: m.EndsShown,
 		Seal: seal, RenewSeal: renewSeal, Marks: m.Marks(), Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
