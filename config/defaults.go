@@ -52,6 +52,9 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
 	}
 	c.completeForget()
+	for i := range c.Rules {
+		c.Rules[i].names = c.partOrder(&c.Rules[i])
+	}
 }
 
 // hasFrontControllers reports whether the backend may be written in PHP.

@@ -217,7 +217,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, c); diff != "" {
+	if diff := cmp.Diff(want, c, cmp.AllowUnexported(Rule{})); diff != "" {
 		t.Errorf("unexpected value (-want +got):\n%s", diff)
 	}
 }

@@ -70,13 +70,16 @@ func (r *Rule) filterOf() string {
 	return ""
 }
 
-// PartOrder returns the parts of a rule in the order of the full ID: that of its filter, or else
-// that of its lock's key. A part that neither has comes last, and is a violation.
-func (c *Config) PartOrder(r *Rule) (order []string) {
+// PartNames returns the names of the parts in the order of the full ID, after [Config.EnsureDefaults].
+func (r *Rule) PartNames() []string { return r.names }
+
+// partOrder returns the names of a rule's parts in the order of its filter, or else of its lock's key.
+// A part that neither has comes last, and is a violation.
+func (c *Config) partOrder(r *Rule) []string {
 	if len(r.Parts) == 0 {
 		return nil
 	}
-	order = slices.Clone(c.Filters[r.filterOf()].Parts)
+	order := slices.Clone(c.Filters[r.filterOf()].Parts)
 	if lock := r.OrderLock(); lock != "" {
 		order = append(order, c.LockKey(lock).Parts()...)
 	}

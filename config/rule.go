@@ -40,6 +40,7 @@ type Rule struct {
 	// with the entries of id. Each request must have all of them. They are those in the key of
 	// the rule's lock, and those of its filter.
 	Parts   map[string]ID `mapstructure:"parts"`
+	names   []string      // see PartNames
 	Answer  *Answer       `mapstructure:"answer"`  // what the backend's answers mean; default that of the file
 	Invalid Reply         `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
 	Lookup  *Lookup       `mapstructure:"lookup"`

@@ -63,7 +63,7 @@ func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 			return
 		}
 	}
-	for _, name := range v.config.PartOrder(&r) {
+	for _, name := range r.PartNames() {
 		for _, o := range v.locationsOf(join(path+".parts", name), r.Parts[name]) {
 			if mayBeTakenFor(p, o, r.Backend) {
 				v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: limit by an ID of another name", quote(p.name), quote(o.name), o.entry)

@@ -32,7 +32,7 @@ func (v *validator) parts(path string, r Rule) {
 		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
 	}
 	var earlier []idLocation
-	for _, name := range v.config.PartOrder(&r) {
+	for _, name := range r.PartNames() {
 		here, id := join(at, name), r.Parts[name]
 		if name == partID {
 			v.reject(here, "%s is the order's ID: give the part another name", partID)

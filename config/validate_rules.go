@@ -286,7 +286,7 @@ func (v *validator) query(path string, r Rule) {
 				}
 			}
 		}
-		for _, part := range v.config.PartOrder(&r) {
+		for _, part := range r.PartNames() {
 			for _, place := range v.locationsOf(join(path+".parts", part), r.Parts[part]) {
 				if lastName(place) == squash(name) {
 					v.reject(here, "may be taken for %s of %s: match by another parameter", quote(place.name), place.entry)

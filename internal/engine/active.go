@@ -14,6 +14,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
@@ -77,7 +78,7 @@ type version struct {
 // the version.
 func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err error) {
 	v.locks = m.lockers.Prepare(c)
-	policies, err := m.policies(ctx, c, v.locks)
+	policies, err := rules.Policies(ctx, c, components{v.locks, m, c})
 	if err == nil {
 		v.gate, err = gate.New(policies, m.metrics.Recorder(metricRules(c)), time.Now)
 	}

@@ -26,7 +26,6 @@ import (
 	"github.com/ordergate/ordergate/internal/page"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
-	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -158,49 +157,6 @@ func (m *Engine) openFilters(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.Version) ([]gate.Policy, error) {
-	filters := make(map[string]gate.Filter, len(m.filters))
-	for name, unit := range m.filters {
-		f := gateFilter{Filter: unit.Filter(), measures: unit.measures, verify: unit.verify}
-		if c.IsFollowed(name) {
-			f.caughtUp = unit.CaughtUp
-		}
-		filters[name] = f
-	}
-	policies := make([]gate.Policy, 0, len(c.Rules))
-	locker := func(name string, r config.Rule) (gate.Locker, error) { return locks.Locker(ctx, name, r) }
-	for _, r := range c.Rules {
-		p, err := rules.Policy(r, c.PartOrder(&r), c.TokenSecret(&r), filters, locker)
-		if err != nil {
-			return nil, err
-		}
-		if p.Lookup != nil {
-			unit := m.filters[r.Lookup.Filter]
-			p.Lookup.OnNotFound = unit.measures.onNotFound
-			p.Lookup.Verify = unit.verify.ofRule(r.Name, p.Answers.TellsOrders())
-		}
-		if err := m.completeDedup(c, &r, &p); err != nil {
-			return nil, err
-		}
-		if err := m.completeRequire(c, &r, &p); err != nil {
-			return nil, err
-		}
-		policies = append(policies, p)
-	}
-	return policies, nil
-}
-
-// completeDedup adds to the dedup of a policy, if there is one, what confirms a create. The order
-// of a create that the filter lacks is no probe, so the measures do not count it.
-func (m *Engine) completeDedup(c *config.Config, r *config.Rule, p *gate.Policy) (err error) {
-	if p.Create == nil || p.Create.Dedup == nil {
-		return nil
-	}
-	p.Create.Dedup.Filter = m.filters[r.Create.Filter].Filter()
-	p.Create.Dedup.Confirm, err = m.confirmers.of(c, r)
-	return err
 }
 
 // AdminServer returns the server for operators. The process is not ready while draining returns

@@ -104,8 +104,7 @@ func (l *liveCheck) checkLock(ctx context.Context, path string, use locking.Use,
 // its conditions, and the table of its dedup.
 func (l *liveCheck) checkRule(ctx context.Context, path string, r *config.Rule) {
 	if o, at := r.ByKey(); o != nil {
-		lock, use := locking.LockOf(l.config, config.OnceLock, *r)
-		l.checkLock(ctx, path+at, use, lock)
+		l.checkLock(ctx, path+at, locking.UseOf(r, config.OnceLock, !r.Mode.Enforces()), l.config.LockOf(r, config.OnceLock))
 	}
 	if r.Settle != nil && l.redis != nil {
 		l.checkConditions(ctx, path+"settle.require", r)
@@ -117,7 +116,7 @@ func (l *liveCheck) checkRule(ctx context.Context, path string, r *config.Rule) 
 
 // checkConditions reads the keys of a rule's conditions, with an ID that no order has.
 func (l *liveCheck) checkConditions(ctx context.Context, path string, r *config.Rule) {
-	list, _, err := rules.Conditions(r.Settle, l.config.PartOrder(r))
+	list, _, err := rules.Conditions(r)
 	if err != nil {
 		l.report(path, err)
 		return

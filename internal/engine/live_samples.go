@@ -50,7 +50,7 @@ func (l *liveCheck) checkSpellings(ctx context.Context, filter, name string) {
 			if !l.concerns(r, filter) {
 				continue
 			}
-			formats, err := rules.FormatsOfRule(l.config, r)
+			formats, err := rules.FormatsOfRule(r)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
 	}
 	fits := func(row source.SampleRow) bool { // some rule
 		for _, i := range mine {
-			if _, ok, _ := rules.Canonical(l.config, &l.config.Rules[i], row.ID); ok {
+			if _, ok, _ := rules.Canonical(&l.config.Rules[i], row.ID); ok {
 				return true
 			}
 		}
@@ -115,7 +115,7 @@ func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
 		var refused *source.SampleRow
 		for n := range usable {
 			row := &usable[n]
-			canonical, ok, err := rules.Canonical(l.config, r, row.ID)
+			canonical, ok, err := rules.Canonical(r, row.ID)
 			l.report(at, err)
 			if ok {
 				seen = append(seen, canonical)
@@ -144,7 +144,7 @@ func (l *liveCheck) checkWidth(path string, r *config.Rule, s source.Sample) {
 	if s.Largest == "" {
 		return
 	}
-	formats, err := rules.FormatsOfRule(l.config, r)
+	formats, err := rules.FormatsOfRule(r)
 	l.report(path, err)
 	if rules.Wider(formats, s.Largest) {
 		l.result.Notes = append(l.result.Notes, config.Violation{Path: path, Message: source.Narrow(s.Column, s.Type, s.Largest)})
@@ -160,7 +160,7 @@ func (l *liveCheck) checkCase(path, filter string, r *config.Rule, where string,
 	}
 	all, first, named := "", "", ""
 	for _, row := range rows {
-		canonical, ok, _ := rules.Canonical(l.config, r, row.ID)
+		canonical, ok, _ := rules.Canonical(r, row.ID)
 		own := row.ID[len(order.Prefix(row.ID)):]
 		switch has := caseOf(own); {
 		case !ok || has == "" || has == all:

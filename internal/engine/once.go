@@ -25,15 +25,14 @@ func (m *Engine) forgetStored(ctx context.Context, rule, id, who, reason string)
 	if o == nil || o.Name == "" || !r.Mode.Enforces() {
 		return nil, admin.ErrNoAnswers
 	}
-	id, ok, err := rules.Canonical(c, r, id)
+	id, ok, err := rules.Canonical(r, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
 		return nil, admin.ErrNoOrder
 	}
-	lock, _ := locking.LockOf(c, r.OrderLock(), *r)
-	key := locking.NewGateLocker(lock, 0, false).WithParts(c.PartOrder(r)).Key(id)
+	key := locking.KeyLocker(c, r.OrderLock(), r, false).Key(id)
 	report := &admin.ForgottenReport{Rule: rule, ID: id, Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name)}
 	n, err := redislock.ForgetStored(ctx, m.redis, key, o.Name)
 	if err != nil || n == 0 {

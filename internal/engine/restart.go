@@ -149,7 +149,7 @@ func lockingRules(c *config.Config) []lockingRule {
 // partsOf identifies the parts in a lock's key, and their spelling. A {name} in the key that is no
 // part is literal.
 func partsOf(c *config.Config, r *config.Rule) (text string) {
-	for _, name := range c.PartOrder(r) {
+	for _, name := range r.PartNames() {
 		text += name + "/"
 		text += foldsOf(r.Parts[name])
 	}

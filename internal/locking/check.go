@@ -25,7 +25,7 @@ func Check(ctx context.Context, client redis.UniversalClient, c *config.Config, 
 	defer shut()
 	short, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err = locker.Check(short, NewGateLocker(lock, 0, false).Key(probeID), storedNames(c, use)...)
+	err = locker.Check(short, newGateLocker(lock, 0, false).Key(probeID), storedNames(c, use)...)
 	if err != nil && !errors.Is(err, redislock.ErrBusy) { // another instance checks it at this moment
 		report("", err)
 	}

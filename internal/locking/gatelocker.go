@@ -28,8 +28,16 @@ type GateLocker struct {
 	rule          string        // whose limits count
 }
 
-// NewGateLocker returns one that computes keys, and acquires nothing.
-func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
+// KeyLocker returns the GateLocker of a rule's lock. It computes keys, and acquires nothing.
+func KeyLocker(c *config.Config, name string, r *config.Rule, observe bool) GateLocker {
+	locker := newGateLocker(c.LockOf(r, name), r.MaxHold(), observe)
+	if name == r.OrderLock() {
+		locker = locker.withParts(r.PartNames())
+	}
+	return locker
+}
+
+func newGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
 	g := GateLocker{maxHold: maxHold, hold: c.OnUnknownOutcome.Hold}
 	g.wait, g.timeout = timeouts.Acquire(c, observe)
 	template := c.Key

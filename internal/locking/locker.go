@@ -31,48 +31,43 @@ func (u Use) String() string {
 	return u.Lock
 }
 
-// Locker returns the locks of a rule for the gate: those of enforced calls, unless the mode of
-// r enforces nothing. It keeps the active Locker if its lock is the same, and opens a new one
-// otherwise.
-func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.Locker, error) {
-	c, use := LockOf(v.config, name, r)
+// UseOf returns the use of a lock by a rule, for enforced or observed calls. [config.OnceLock] is that
+// of the rule's keys.
+func UseOf(r *config.Rule, name string, observe bool) Use {
+	if name == config.OnceLock {
+		name += ":" + r.Name // no lock in the file has a colon
+	}
+	return Use{name, observe}
+}
+
+// Locker implements rules.Components. It keeps the active Locker if its lock is the same, and opens a
+// new one otherwise.
+func (v *Version) Locker(ctx context.Context, name string, r *config.Rule, observe bool) (gate.Locker, error) {
+	use := UseOf(r, name, observe)
 	unit := v.units[use]
 	if unit == nil {
 		var err error
-		if unit, err = v.lockers.unit(ctx, use, c, storedNames(v.config, use)); err != nil {
+		if unit, err = v.lockers.unit(ctx, use, v.config.LockOf(r, name), storedNames(v.config, use)); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 		v.units[use] = unit
 	}
-	locker := NewGateLocker(c, r.MaxHold(), use.Observe)
-	if name == r.OrderLock() {
-		locker = locker.WithParts(v.config.PartOrder(&r))
-	}
+	locker := KeyLocker(v.config, name, r, observe)
 	locker.unit = unit
 	if r.Settle != nil && name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
-		locker.rule = limitsName(r.Name, use.Observe)
+		locker.rule = limitsName(r.Name, observe)
 	}
 	return locker, nil
-}
-
-// LockOf returns a lock by its name, for a rule. [config.OnceLock] is that of the rule's keys.
-func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
-	use := Use{name, !r.Mode.Enforces()}
-	if name != config.OnceLock {
-		return c.Locks[name], use
-	}
-	use.Lock = config.OnceLock + ":" + r.Name // no lock in the file has a colon
-	return r.KeyLock(), use
 }
 
 // KeyLocks returns the locks of all rules' keys, by their names in metrics and logs.
 func KeyLocks(c *config.Config) map[string]config.Lock {
 	locks := make(map[string]config.Lock)
-	for _, r := range c.Rules {
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		if o, _ := r.ByKey(); o != nil {
-			lock, use := LockOf(c, config.OnceLock, r)
-			locks[use.Lock] = lock
+			locks[UseOf(r, config.OnceLock, false).Lock] = c.LockOf(r, config.OnceLock)
 		}
 	}
 	return locks
@@ -141,7 +136,7 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock, stored []str
 	// enter may open it again for calls of earlier rules.
 	ctx = context.WithoutCancel(ctx)
 	unit := &Unit{
-		use: use, config: c, log: log, probeKey: NewGateLocker(c, 0, use.Observe).Key(probeID), stored: stored,
+		use: use, config: c, log: log, probeKey: newGateLocker(c, 0, use.Observe).Key(probeID), stored: stored,
 		open: func() (*redislock.Locker, func(), error) {
 			return openLocker(ctx, s.opts.Redis, s.opts.RedisConfig, c, opts)
 		},
@@ -154,7 +149,7 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock, stored []str
 	return unit, s.open(unit)
 }
 
-// isOfKeys reports whether the lock is that of a rule's keys: see [LockOf].
+// isOfKeys reports whether the lock is that of a rule's keys: see [UseOf].
 func (u Use) isOfKeys() bool { return strings.HasPrefix(u.Lock, config.OnceLock+":") }
 
 // lockerOptions returns the configured options of a lock.

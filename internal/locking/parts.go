@@ -14,9 +14,9 @@ type composedKey struct {
 	size  int      // of the texts, in bytes
 }
 
-// WithParts returns the locker for IDs with parts, in the order of the names: "acme/42". A key
+// withParts returns the locker for IDs with parts, in the order of the names: "acme/42". A key
 // with these parts is refused by package config if two orders could have the same.
-func (g GateLocker) WithParts(names []string) GateLocker {
+func (g GateLocker) withParts(names []string) GateLocker {
 	if len(names) == 0 {
 		return g
 	}

@@ -26,7 +26,7 @@ func TestComposedKeys(t *testing.T) {
 		{"order:lock:{tenant}:{id}", nil, false, probeID, "order:lock:{tenant}:" + probeID},
 		{"order:lock:{tenant}:{id}", []string{"tenant"}, false, "acme/{id}", "order:lock:acme:{id}"}, // of many
 	} {
-		l := NewGateLocker(config.Lock{Key: tt.template}, 0, tt.observe).WithParts(tt.names)
+		l := newGateLocker(config.Lock{Key: tt.template}, 0, tt.observe).withParts(tt.names)
 		if got := l.Key(tt.id); got != tt.want {
 			t.Errorf("%s: key %q of %q, want %q", tt.template, got, tt.id, tt.want)
 		}
@@ -36,7 +36,7 @@ func TestComposedKeys(t *testing.T) {
 // TestComposedKeysDiffer draws pairs of orders of two tenants: with a character between them
 // that neither can have, different orders have different keys.
 func TestComposedKeysDiffer(t *testing.T) {
-	l := NewGateLocker(config.Lock{Key: "k:{tenant}/{id}"}, 0, false).WithParts([]string{"tenant"})
+	l := newGateLocker(config.Lock{Key: "k:{tenant}/{id}"}, 0, false).withParts([]string{"tenant"})
 	text := rapid.StringMatching(`[ab:]{1,3}`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := text.Draw(t, "tenant")+"/"+text.Draw(t, "id"), text.Draw(t, "tenant")+"/"+text.Draw(t, "id")
@@ -53,7 +53,7 @@ func BenchmarkKey(b *testing.B) {
 			template, id = "order:lock:{tenant}:{id}", "acme/1234567890"
 		}
 		b.Run("parts="+name, func(b *testing.B) {
-			l := NewGateLocker(config.Lock{Key: template}, 0, false).WithParts(parts)
+			l := newGateLocker(config.Lock{Key: template}, 0, false).withParts(parts)
 			b.ReportAllocs()
 			for b.Loop() {
 				if l.Key(id) == "" {

@@ -101,7 +101,7 @@ func TestStoredAnswersCondition(t *testing.T) {
 	for _, once := range []*config.Once{nil, {Name: "commission"}} {
 		c.Rules[0].Settle.Once = once
 		version := s.Prepare(c)
-		_, err := version.Locker(t.Context(), "settlement", c.Rules[0])
+		_, err := version.Locker(t.Context(), "settlement", &c.Rules[0], false)
 		bedtest.Check(t, err)
 		unit := version.units[Use{Lock: "settlement"}]
 		unit.check(t.Context())
@@ -159,7 +159,7 @@ func TestFencesInTheOrderAsked(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis()
 	s, c, _ := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Key: "order:{id}:lock"})
-	locker, err := s.Prepare(c).Locker(t.Context(), "settlement", config.Rule{Settle: &config.Settle{}})
+	locker, err := s.Prepare(c).Locker(t.Context(), "settlement", &config.Rule{Settle: &config.Settle{}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 // Canonical returns the canonical form of a rule's order ID with its parts; false: the rule
 // accepts no such ID.
-func Canonical(c *config.Config, r *config.Rule, id string) (canonical string, ok bool, err error) {
-	for _, of := range idsOfRule(c, r) {
+func Canonical(r *config.Rule, id string) (canonical string, ok bool, err error) {
+	for _, of := range idsOfRule(r) {
 		f, err := of.format()
 		if err != nil {
 			return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
@@ -45,12 +45,12 @@ func IsCanonical(ids ...config.ID) (func(text string) bool, error) {
 
 // Wanted describes the order IDs that a rule accepts, with their parts, as in
 // "TENANT/ORDER-ID (TENANT: a UUID; ORDER-ID: 1 to 19 digits without a leading zero)".
-func Wanted(c *config.Config, r *config.Rule) string {
+func Wanted(r *config.Rule) string {
 	if r.IsBy() {
 		return "the key of a lock, as locks list shows it: settle.by names no order"
 	}
 	var names, forms []string
-	for _, part := range c.PartOrder(r) {
+	for _, part := range r.PartNames() {
 		name := strings.ToUpper(part)
 		names, forms = append(names, name), append(forms, name+": "+describe(r.Parts[part]))
 	}

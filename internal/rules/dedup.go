@@ -8,16 +8,17 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// dedup compiles the dedup of a rule; nil for nil. What confirms a create is for the caller to
-// add.
-func dedup(d *config.Dedup, filter gate.Filter) *gate.Dedup {
+// dedup compiles the dedup of a rule; nil: it has none.
+func dedup(r *config.Rule, with Components) (*gate.Dedup, error) {
+	d := r.Create.Dedup
 	if d == nil {
-		return nil
+		return nil, nil
 	}
+	confirmer, err := with.Confirmer(r)
 	return &gate.Dedup{
-		Filter: filter, Refuse: d.OnUnavailable == config.OnUnavailableRefuse,
+		Filter: with.Filter(r.Create.Filter), Confirm: confirmer, Refuse: d.OnUnavailable == config.OnUnavailableRefuse,
 		Duplicate: reply(d.Duplicate), Unavailable: reply(d.Unavailable),
-	}
+	}, err
 }
 
 // Same returns a function that reports whether a text of a table names the order of a canonical

@@ -36,9 +36,9 @@ func TestListsThatNoRequestFits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, backend := range []string{config.BackendStrict, config.BackendTomcat, config.BackendSpring, config.BackendPHP} {
-				rule, err := orderRule(config.Rule{
+				rule, err := orderRule(&config.Rule{
 					Name: "r", Backend: backend, Match: config.Match{Methods: []string{"POST"}, Path: "/m/{m}/o/{id}"}, IDs: tt.ids,
-				}, nil, "")
+				}, "")
 				if err != nil {
 					t.Fatal(err)
 				}

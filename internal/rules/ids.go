@@ -37,8 +37,8 @@ func FormatsOf(c *config.Config, name string) (formats []order.Format, err error
 }
 
 // FormatsOfRule returns the formats of the IDs of a rule.
-func FormatsOfRule(c *config.Config, r *config.Rule) (formats []order.Format, err error) {
-	for _, id := range idsOfRule(c, r) {
+func FormatsOfRule(r *config.Rule) (formats []order.Format, err error) {
+	for _, id := range idsOfRule(r) {
 		f, err := id.format()
 		if err != nil {
 			return nil, err
@@ -99,13 +99,13 @@ func IDsOf(c *config.Config, name string) (ids []ID) {
 		if (r.Lookup == nil || r.Lookup.Filter != name) && (r.Create == nil || r.Create.Filter != name) {
 			continue
 		}
-		ids = append(ids, idsOfRule(c, r)...)
+		ids = append(ids, idsOfRule(r)...)
 	}
 	return ids
 }
 
-func idsOfRule(c *config.Config, r *config.Rule) (ids []ID) {
-	names := c.PartOrder(r)
+func idsOfRule(r *config.Rule) (ids []ID) {
+	names := r.PartNames()
 	parts := make([]config.ID, len(names))
 	for n, part := range names {
 		parts[n] = r.Parts[part]

@@ -23,16 +23,12 @@ func once(o *config.Once) *gate.Once {
 	}
 }
 
-// onceByKey compiles answers that are stored by a key in the request.
-func onceByKey(o *config.Once, r config.Rule, locks LocksOf) (*gate.Once, error) {
-	lock, err := locks(config.OnceLock, r)
-	if err != nil {
-		return nil, err
-	}
+// onceByKey compiles answers that are stored by a key in the request, without the lock.
+func onceByKey(o *config.Once) *gate.Once {
 	compiled := once(o)
 	compiled.Name = config.OnceAnswer // the lock is the rule's own
 	compiled.InUse, compiled.Missing, compiled.Unavailable = reply(o.InUse), reply(o.Missing), reply(o.Unavailable)
-	compiled.Key = &gate.OnceKey{Lock: lock, Required: o.Required}
+	compiled.Key = &gate.OnceKey{Required: o.Required}
 	for _, part := range o.By {
 		name, isHeader := strings.CutPrefix(part, config.OnceHeader)
 		switch {
@@ -45,5 +41,5 @@ func onceByKey(o *config.Once, r config.Rule, locks LocksOf) (*gate.Once, error)
 		}
 	}
 	compiled.Key.Scope, compiled.Scope = compiled.Scope, nil
-	return compiled, nil
+	return compiled
 }

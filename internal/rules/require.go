@@ -11,27 +11,26 @@ import (
 	"github.com/ordergate/ordergate/internal/kryo"
 )
 
-// require returns the part of a policy that its conditions need. The caller adds the
-// conditions themselves: see [Conditions].
-func require(s *config.Settle, parts []string) (*gate.Require, error) {
-	if len(s.Require) == 0 {
+// require returns what a settlement requires; nil: nothing.
+func require(r *config.Rule, with Components) (*gate.Require, error) {
+	if len(r.Settle.Require) == 0 {
 		return nil, nil
 	}
-	_, headers, err := Conditions(s, parts)
+	list, headers, err := Conditions(r)
 	if err != nil {
 		return nil, err
 	}
-	r := &gate.Require{Headers: headers}
-	for _, c := range s.Require {
-		r.Otherwise = append(r.Otherwise, reply(c.Otherwise))
+	required := &gate.Require{Conditions: with.Conditions(r, list), Headers: headers}
+	for _, c := range r.Settle.Require {
+		required.Otherwise = append(required.Otherwise, reply(c.Otherwise))
 	}
-	return r, nil
+	return required, nil
 }
 
-// Conditions compiles the conditions of a settlement. Parts are those of
-// [config.Config.PartOrder]. It also returns the names of the headers that the conditions use, in
-// the order in which they take their values.
-func Conditions(s *config.Settle, parts []string) (list []condition.Condition, headers []string, err error) {
+// Conditions compiles the conditions of a rule that settles. It also returns the names of the headers
+// that the conditions use, in the order in which they take their values.
+func Conditions(r *config.Rule) (list []condition.Condition, headers []string, err error) {
+	parts := r.PartNames()
 	template := func(text string) (t condition.Template) {
 		list, problem := config.Template(text, parts)
 		if problem != "" && err == nil {
@@ -56,9 +55,9 @@ func Conditions(s *config.Settle, parts []string) (list []condition.Condition, h
 		}
 		return t
 	}
-	names := config.ConditionNames(s.Require)
-	for i := range s.Require {
-		c := &s.Require[i]
+	names := config.ConditionNames(r.Settle.Require)
+	for i := range r.Settle.Require {
+		c := &r.Settle.Require[i]
 		compiled := condition.Condition{Name: names[i], Key: template(c.Key())}
 		switch {
 		case c.Latch != "":

@@ -1,12 +1,13 @@
 // Package rules compiles the rules of a configuration into policies of the gate and formats of
 // order IDs.
 //
-// Start with [Policy]. [FormatsOf], [Check] and [Forms] describe the IDs of a filter, with their
+// Start with [Policies]. [FormatsOf], [Check] and [Forms] describe the IDs of a filter, with their
 // parts.
 package rules
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,107 +16,134 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// LocksOf finds a lock by its name, for a rule.
-type LocksOf func(name string, r config.Rule) (gate.Locker, error)
-
-// Policy compiles a rule of the file into a policy of the gate, with the filters and locks that
-// the rule names. Parts are those of [config.Config.PartOrder], and the secret is that of
-// [config.Config.TokenSecret].
-func Policy(r config.Rule, parts []string, secret config.Secret, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
-	rule, err := orderRule(r, parts, secret)
-	if err != nil {
-		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
-	}
-	p := gate.Policy{Rule: rule, Observe: !r.Mode.Enforces(), Invalid: reply(r.Invalid)}
-	if p.Answers, err = answers(r.Answer); err != nil {
-		return gate.Policy{}, fmt.Errorf("rule %s: answer: %w", r.Name, err)
-	}
-	if l := r.Lookup; l != nil {
-		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
-	}
-	if c := r.Create; c != nil {
-		p.Create = &gate.Create{Filter: filters[c.Filter], Learn: gate.Learn{Header: c.Learn.ResponseHeader}, Dedup: dedup(c.Dedup, filters[c.Filter])}
-		if c.Learn.ResponseJSON != "" {
-			p.Create.Learn.JSON = strings.Split(c.Learn.ResponseJSON, ".")
-		}
-		if c.Learn.Pattern != "" {
-			if p.Create.Learn.Capture, err = regexp.Compile(c.Learn.Pattern); err != nil {
-				return gate.Policy{}, fmt.Errorf("rule %s: create.learn.pattern: %w", r.Name, err)
-			}
-		}
-		if len(r.IDs) > 0 { // else no answer names an order
-			if p.Create.Format, err = format(r.IDs[0]); err != nil {
-				return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
-			}
-		}
-	}
-	if err := addLocks(&p, r, parts, locks); err != nil {
-		return gate.Policy{}, err
-	}
-	if r.Mode.IsPartial() {
-		if p.Share, err = share(r, p, parts, locks); err != nil {
-			return gate.Policy{}, err
-		}
-	}
-	return p, nil
+// Components are what policies act on.
+type Components interface {
+	Filter(name string) gate.Filter
+	// Lookup returns the filter of a rule's lookups, and what takes the backend's answers to them.
+	Lookup(r *config.Rule, answers *gate.Answers) gate.Lookup
+	// Confirmer returns what looks up the orders of a rule's creates; nil: nothing does.
+	Confirmer(r *config.Rule) (gate.Confirmer, error)
+	// Locker returns a lock by its name, for a rule: that of enforced or observed calls.
+	// [config.OnceLock] is that of the rule's keys.
+	Locker(ctx context.Context, name string, r *config.Rule, observe bool) (gate.Locker, error)
+	// Conditions returns the conditions of a rule's settlements; nil: they are not checked.
+	Conditions(r *config.Rule, list []condition.Condition) gate.Conditions
 }
 
-// addLocks adds to a policy what needs locks, in the mode of the rule.
-func addLocks(p *gate.Policy, r config.Rule, parts []string, locks LocksOf) (err error) {
-	switch c := r.Create; {
-	case r.Settle != nil:
-		if p.Settle, err = settle(r, parts, locks); err != nil {
-			return err
-		}
-	case c != nil && c.Lock != "":
-		p.Settle = &gate.Settle{Busy: reply(c.Busy), Unavailable: reply(c.Unavailable)}
-		if p.Settle.Lock, err = locks(c.Lock, r); err != nil {
-			return err
-		}
-	}
-	if o, _ := r.ByKey(); o != nil {
-		p.Once, err = onceByKey(o, r, locks)
-	}
-	return err
-}
-
-// settle returns the settlement of a rule, with the locks of its mode.
-func settle(r config.Rule, parts []string, locks LocksOf) (*gate.Settle, error) {
-	s := &gate.Settle{Busy: reply(r.Settle.Busy), Unavailable: reply(r.Settle.Unavailable)}
-	var err error
-	if s.Lock, err = locks(r.Settle.Lock, r); err != nil {
-		return nil, err
-	}
-	if s.Require, err = require(r.Settle, parts); err != nil {
-		return nil, fmt.Errorf("rule %s: %w", r.Name, err)
-	}
-	if r.Settle.Limit != nil {
-		if s.Limit, err = locks(r.Settle.Limit.Lock, r); err != nil {
+// Policies compiles the rules of a configuration into policies of the gate.
+func Policies(ctx context.Context, c *config.Config, with Components) ([]gate.Policy, error) {
+	policies := make([]gate.Policy, len(c.Rules))
+	for i := range c.Rules {
+		var err error
+		if policies[i], err = policy(ctx, c, &c.Rules[i], with); err != nil {
 			return nil, err
 		}
 	}
-	if o, _ := r.ByOrder(); o != nil {
-		s.Once = once(o)
-		s.Once.Meanwhile, s.Once.For = r.IsBy(), o.For
+	return policies, nil
+}
+
+func policy(ctx context.Context, c *config.Config, r *config.Rule, with Components) (p gate.Policy, err error) {
+	p = gate.Policy{Observe: !r.Mode.Enforces(), Invalid: reply(r.Invalid)}
+	if p.Rule, err = orderRule(r, c.TokenSecret(r)); err != nil {
+		return p, fmt.Errorf("rule %s: %w", r.Name, err)
+	}
+	if p.Answers, err = answers(r.Answer); err != nil {
+		return p, fmt.Errorf("rule %s: answer: %w", r.Name, err)
+	}
+	if r.Lookup != nil {
+		l := with.Lookup(r, p.Answers)
+		l.Absent = reply(r.Lookup.Absent)
+		p.Lookup = &l
+	}
+	if p.Create, err = create(r, with); err != nil {
+		return p, err
+	}
+	if p.Settle, err = settle(r, with); err != nil {
+		return p, fmt.Errorf("rule %s: %w", r.Name, err)
+	}
+	if o, _ := r.ByKey(); o != nil {
+		p.Once = onceByKey(o)
+	}
+	plain := p
+	if err := addLocks(ctx, &p, r, with); err != nil || !r.Mode.IsPartial() {
+		return p, err
+	}
+	p.Share = &gate.Share{Orders: r.Mode.Share.Orders, Header: r.Mode.Share.Header, Value: r.Mode.Share.Value, Others: &plain}
+	plain.Observe = true
+	return p, addLocks(ctx, &plain, r, with)
+}
+
+// create compiles the create of a rule; nil: it has none.
+func create(r *config.Rule, with Components) (*gate.Create, error) {
+	c := r.Create
+	if c == nil {
+		return nil, nil
+	}
+	compiled := &gate.Create{Filter: with.Filter(c.Filter), Learn: gate.Learn{Header: c.Learn.ResponseHeader}}
+	var err error
+	if compiled.Dedup, err = dedup(r, with); err != nil {
+		return nil, err
+	}
+	if c.Learn.ResponseJSON != "" {
+		compiled.Learn.JSON = strings.Split(c.Learn.ResponseJSON, ".")
+	}
+	if c.Learn.Pattern != "" {
+		if compiled.Learn.Capture, err = regexp.Compile(c.Learn.Pattern); err != nil {
+			return nil, fmt.Errorf("rule %s: create.learn.pattern: %w", r.Name, err)
+		}
+	}
+	if len(r.IDs) > 0 { // else no answer names an order
+		if compiled.Format, err = format(r.IDs[0]); err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+	}
+	return compiled, nil
+}
+
+// settle compiles the settlement of a rule, or that of its creates, without the locks; nil: it has
+// none.
+func settle(r *config.Rule, with Components) (s *gate.Settle, err error) {
+	switch {
+	case r.Settle != nil:
+		s = &gate.Settle{Busy: reply(r.Settle.Busy), Unavailable: reply(r.Settle.Unavailable)}
+		if s.Require, err = require(r, with); err != nil {
+			return nil, err
+		}
+		if o, _ := r.ByOrder(); o != nil {
+			s.Once = once(o)
+			s.Once.Meanwhile, s.Once.For = r.IsBy(), o.For
+		}
+	case r.OrderLock() != "":
+		s = &gate.Settle{Busy: reply(r.Create.Busy), Unavailable: reply(r.Create.Unavailable)}
 	}
 	return s, nil
 }
 
-// share returns the share of a rule. Its other requests have the rule's policy in observe
-// mode, with the locks of that mode.
-func share(r config.Rule, p gate.Policy, parts []string, locks LocksOf) (*gate.Share, error) {
-	s := &gate.Share{Orders: r.Mode.Share.Orders, Header: r.Mode.Share.Header, Value: r.Mode.Share.Value}
-	r.Mode = config.Mode{Word: config.ModeObserve}
-	p.Observe = true
-	if err := addLocks(&p, r, parts, locks); err != nil {
-		return nil, err
+// addLocks gives a policy the locks of its mode. It leaves alone what p shares with its copies.
+func addLocks(ctx context.Context, p *gate.Policy, r *config.Rule, with Components) (err error) {
+	if p.Settle != nil {
+		s := *p.Settle
+		p.Settle = &s
+		if s.Lock, err = with.Locker(ctx, r.OrderLock(), r, p.Observe); err != nil {
+			return err
+		}
+		if r.Settle != nil && r.Settle.Limit != nil {
+			if s.Limit, err = with.Locker(ctx, r.Settle.Limit.Lock, r, p.Observe); err != nil {
+				return err
+			}
+		}
 	}
-	s.Others = &p
-	return s, nil
+	if p.Once != nil {
+		once, key := *p.Once, *p.Once.Key
+		p.Once, once.Key = &once, &key
+		key.Lock, err = with.Locker(ctx, config.OnceLock, r, p.Observe)
+	}
+	return err
 }
 
 func reply(r config.Reply) gate.Reply {
@@ -141,7 +169,7 @@ func queryOf(parameters map[string]config.QueryValues) map[string][]string {
 	return query
 }
 
-func orderRule(r config.Rule, parts []string, secret config.Secret) (order.Rule, error) {
+func orderRule(r *config.Rule, secret config.Secret) (order.Rule, error) {
 	rule := order.Rule{
 		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
 		IgnoreCase:   r.Match.Case == config.CaseInsensitive,
@@ -164,7 +192,7 @@ func orderRule(r config.Rule, parts []string, secret config.Secret) (order.Rule,
 		}
 		rule.Optional = c.Optional
 	}
-	for _, name := range parts {
+	for _, name := range r.PartNames() {
 		id, _, err := orderID(r.Parts[name])
 		if err != nil {
 			return rule, fmt.Errorf("part %s: %w", name, err)

@@ -42,7 +42,7 @@ type conditions struct{ set *condition.Set }
 func newConditions(t *testing.T, s *stack, require string) conditions {
 	t.Helper()
 	c := value(config.Parse("ordergate.yaml", []byte(s.settling(require)), func(string) string { return "" }))(t)
-	list, _, err := rules.Conditions(c.Rules[0].Settle, nil)
+	list, _, err := rules.Conditions(&c.Rules[0])
 	must(t, err)
 	checker := redislock.NewChecker(s.redis)
 	t.Cleanup(checker.Close)

@@ -66,7 +66,7 @@ func doctorCommand(env *environment) *cobra.Command {
 			if d.config, err = env.load(); err != nil {
 				return err
 			}
-			if d.policies, err = policiesOffline(d.config, stubFilters(d.config)); err != nil {
+			if d.policies, err = policiesOffline(d.config); err != nil {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			d.examine(cmd.Context())

@@ -50,7 +50,7 @@ func repositoryFiles(t *testing.T) (all map[string]*config.Config) {
 func TestExamples(t *testing.T) {
 	files, rules := repositoryFiles(t), 0
 	for path, c := range files {
-		policies, err := policiesOffline(c, stubFilters(c))
+		policies, err := policiesOffline(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestExamples(t *testing.T) {
 // TestHarmlessReads are no request of a rule that creates or settles.
 func TestHarmlessReads(t *testing.T) {
 	for path, c := range repositoryFiles(t) {
-		policies, err := policiesOffline(c, stubFilters(c))
+		policies, err := policiesOffline(c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/order"
@@ -224,40 +225,32 @@ func (stubRecorder) Closed(int, gate.Outcome, bool)                             
 func (stubRecorder) Learned(int, error)                                          {}
 func (stubRecorder) Once(int, gate.OnceResult)                                   {}
 
-// stubFilters are filters without orders.
-func stubFilters(c *config.Config) map[string]gate.Filter {
-	filters := make(map[string]gate.Filter, len(c.Filters))
-	for name := range c.Filters {
-		filters[name] = stubFilter{}
-	}
-	return filters
+// policiesOffline returns the policies of a configuration. It opens no connection.
+func policiesOffline(c *config.Config) ([]gate.Policy, error) {
+	return rules.Policies(context.Background(), c, offline{c})
 }
 
-// policiesOffline builds the policies of a configuration on filters and on stub lockers. It
-// opens no connection.
-func policiesOffline(c *config.Config, filters map[string]gate.Filter) ([]gate.Policy, error) {
-	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		lock, use := locking.LockOf(c, name, r)
-		locker := locking.NewGateLocker(lock, r.MaxHold(), use.Observe)
-		if name == r.OrderLock() {
-			locker = locker.WithParts(c.PartOrder(&r))
-		}
-		return keyLocker{locker}, nil
-	}
-	policies := make([]gate.Policy, len(c.Rules))
-	for i, r := range c.Rules {
-		var err error
-		if policies[i], err = rules.Policy(r, c.PartOrder(&r), c.TokenSecret(&r), filters, locks); err != nil {
-			return nil, err
-		}
-	}
-	return policies, nil
+// offline are the components of policies of a configuration that open no connection.
+type offline struct{ config *config.Config }
+
+func (offline) Filter(string) gate.Filter { return stubFilter{} }
+
+func (offline) Lookup(*config.Rule, *gate.Answers) gate.Lookup {
+	return gate.Lookup{Filter: stubFilter{}}
 }
+
+func (offline) Confirmer(*config.Rule) (gate.Confirmer, error) { return nil, nil }
+
+func (o offline) Locker(_ context.Context, name string, r *config.Rule, observe bool) (gate.Locker, error) {
+	return keyLocker{locking.KeyLocker(o.config, name, r, observe)}, nil
+}
+
+func (offline) Conditions(*config.Rule, []condition.Condition) gate.Conditions { return nil }
 
 // explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
 // It then finds the IDs, the lock keys and the part of the request behind the decision.
 func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
-	policies, err := policiesOffline(c, stubFilters(c))
+	policies, err := policiesOffline(c)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (s *answerState) describe(text string) {
 // readConditions checks each condition, for each order of the request. Failure is why there is no
 // client.
 func (e *explanation) readConditions(ctx context.Context, c *config.Config, client redis.UniversalClient, failure error) error {
-	list, _, err := rules.Conditions(e.settle, c.PartOrder(e.rule))
+	list, _, err := rules.Conditions(e.rule)
 	if err != nil {
 		return err
 	}

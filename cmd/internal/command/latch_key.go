@@ -43,7 +43,7 @@ func latchKey(c *config.Config, file, rule, keyOrID string) (string, error) {
 	}
 	if unfit != nil {
 		return "", fmt.Errorf("%q is no key that a request of rule %s can have, which requires %s: want %s",
-			keyOrID, unfit.rule.Name, unfit.key, visible(rules.Wanted(c, unfit.rule)))
+			keyOrID, unfit.rule.Name, unfit.key, visible(rules.Wanted(unfit.rule)))
 	}
 	if len(known) > 0 {
 		return "", fmt.Errorf("%q is the key of no latch in %s, which has %s (for an order ID, add --rule)",
@@ -97,7 +97,7 @@ func latchesOf(c *config.Config) (latches []requiredLatch, err error) {
 		if r.Settle == nil {
 			continue
 		}
-		conditions, _, err := rules.Conditions(r.Settle, c.PartOrder(r))
+		conditions, _, err := rules.Conditions(r)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (l *requiredLatch) takesHeader() bool {
 // of a variable of the key.
 func (l *requiredLatch) values(c *config.Config) (func(p condition.Part, text string) bool, error) {
 	var fits []func(string) bool // by the index of a part; the last is for the order's own ID
-	for _, name := range c.PartOrder(l.rule) {
+	for _, name := range l.rule.PartNames() {
 		of, err := rules.IsCanonical(l.rule.Parts[name])
 		if err != nil {
 			return nil, err

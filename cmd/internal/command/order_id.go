@@ -16,11 +16,11 @@ import (
 func canonicalID(c *config.Config, id, of string, by ...*config.Rule) (canonical string, rule *config.Rule, err error) {
 	var wanted []string
 	for _, r := range by {
-		canonical, ok, err := rules.Canonical(c, r, id)
+		canonical, ok, err := rules.Canonical(r, id)
 		if err != nil || ok {
 			return canonical, r, err
 		}
-		if text := rules.Wanted(c, r); !slices.Contains(wanted, text) {
+		if text := rules.Wanted(r); !slices.Contains(wanted, text) {
 			wanted = append(wanted, text)
 		}
 	}
@@ -44,5 +44,5 @@ func takersOf(c *config.Config, lock string) (takers []*config.Rule) {
 
 // orderKey returns the key of the lock of an order.
 func orderKey(c *config.Config, lock string, r *config.Rule, canonical string) string {
-	return locking.NewGateLocker(c.Locks[lock], 0, false).WithParts(c.PartOrder(r)).Key(canonical)
+	return locking.KeyLocker(c, lock, r, false).Key(canonical)
 }

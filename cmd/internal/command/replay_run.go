@@ -15,6 +15,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/rules"
 )
 
 // replayer runs requests of a log through the rules, and counts. Its memory is bounded.
@@ -86,6 +87,19 @@ func (f *replayFilter) Answered(id string, means gate.Meaning) bool {
 	return false
 }
 
+// replayComponents are the components of a replay's policies.
+type replayComponents struct {
+	offline
+	filters map[string]*replayFilter
+}
+
+func (c replayComponents) Filter(name string) gate.Filter { return c.filters[name] }
+
+func (c replayComponents) Lookup(r *config.Rule, _ *gate.Answers) gate.Lookup {
+	f := c.filters[r.Lookup.Filter]
+	return gate.Lookup{Filter: f, Verify: f}
+}
+
 // newReplayer prepares the rules, as if all of them were enforced.
 func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) (*replayer, error) {
 	enforced := *c
@@ -95,7 +109,6 @@ func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) 
 		settled: newCallWindows(), created: newCallWindows(), refused: newOrderCount(), faults: make(map[faultKey]*faultCount),
 	}
 	r.peak.minutes = make(map[int64]*[2]int64)
-	filters := make(map[string]gate.Filter)
 	for name := range c.Filters {
 		f := &replayFilter{set: sets[name], run: r}
 		if f.set == nil {
@@ -104,7 +117,7 @@ func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) 
 				return nil, err
 			}
 		}
-		r.filters[name], filters[name] = f, f
+		r.filters[name] = f
 	}
 	for i := range enforced.Rules {
 		if !enforced.Rules[i].Mode.Enforces() || enforced.Rules[i].Mode.IsPartial() {
@@ -112,16 +125,13 @@ func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) 
 			r.report.Observed = append(r.report.Observed, enforced.Rules[i].Name)
 		}
 	}
-	policies, err := policiesOffline(&enforced, filters)
+	policies, err := rules.Policies(context.Background(), &enforced, replayComponents{offline{&enforced}, r.filters})
 	if err != nil {
 		return nil, err
 	}
 	for i := range policies {
 		rule := &enforced.Rules[i]
 		r.rules = append(r.rules, r.prepare(rule, &policies[i]))
-		if l := policies[i].Lookup; l != nil {
-			l.Verify = r.filters[rule.Lookup.Filter]
-		}
 	}
 	r.gate, err = gate.New(policies, stubRecorder{}, time.Now)
 	return r, err
