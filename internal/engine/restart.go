@@ -133,14 +133,14 @@ type lockingRule struct {
 func lockingRules(c *config.Config) []lockingRule {
 	all := make([]lockingRule, len(c.Rules))
 	for i, r := range c.Rules {
-		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), cases: casesOf(r), stored: storedIdentityOf(c, &r)}
+		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), cases: casesOf(r), stored: storedIdentityOf(&r)}
 		for n, name := range all[i].locks {
 			if name != "" {
 				all[i].identities[n] = identityOf(c.Locks[name])
 			}
 		}
 		if all[i].locks[0] != "" {
-			all[i].identities[0].parts = partsOf(c, &c.Rules[i])
+			all[i].identities[0].parts = partsOf(&c.Rules[i])
 		}
 	}
 	return all
@@ -148,7 +148,7 @@ func lockingRules(c *config.Config) []lockingRule {
 
 // partsOf identifies the parts in a lock's key, and their spelling. A {name} in the key that is no
 // part is literal.
-func partsOf(c *config.Config, r *config.Rule) (text string) {
+func partsOf(r *config.Rule) (text string) {
 	for _, name := range r.PartNames() {
 		text += name + "/"
 		text += foldsOf(r.Parts[name])

@@ -17,7 +17,7 @@ type storedIdentity struct {
 }
 
 // storedIdentityOf returns that of a rule that enforces. A call that is observed gets no answer.
-func storedIdentityOf(c *config.Config, r *config.Rule) (s storedIdentity) {
+func storedIdentityOf(r *config.Rule) (s storedIdentity) {
 	if !r.Mode.Enforces() {
 		return s
 	}
@@ -26,7 +26,7 @@ func storedIdentityOf(c *config.Config, r *config.Rule) (s storedIdentity) {
 	}
 	if o, at := r.ByKey(); o != nil {
 		s.by, s.scope, s.keyAt = o.By, slices.Sorted(slices.Values(o.Scope)), at
-		s.parts = partsOf(c, r)
+		s.parts = partsOf(r)
 	}
 	return s
 }

@@ -68,7 +68,7 @@ func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
 	if !requires {
 		return nil
 	}
-	return e.readConditions(ctx, c, client, failure)
+	return e.readConditions(ctx, client, failure)
 }
 
 // readAnswers looks for stored answers. Failure is why there is no client.
@@ -116,7 +116,7 @@ func (s *answerState) describe(text string) {
 
 // readConditions checks each condition, for each order of the request. Failure is why there is no
 // client.
-func (e *explanation) readConditions(ctx context.Context, c *config.Config, client redis.UniversalClient, failure error) error {
+func (e *explanation) readConditions(ctx context.Context, client redis.UniversalClient, failure error) error {
 	list, _, err := rules.Conditions(e.rule)
 	if err != nil {
 		return err

@@ -21,13 +21,13 @@ func latchKey(c *config.Config, file, rule, keyOrID string) (string, error) {
 		return "", err
 	}
 	if rule != "" {
-		return latchKeyOfOrder(c, latches, file, rule, keyOrID)
+		return latchKeyOfOrder(latches, file, rule, keyOrID)
 	}
 	var known []string
 	var unfit *requiredLatch
 	for i := range latches {
 		l := &latches[i]
-		fits, err := l.values(c)
+		fits, err := l.values()
 		if err != nil {
 			return "", err
 		}
@@ -53,7 +53,7 @@ func latchKey(c *config.Config, file, rule, keyOrID string) (string, error) {
 }
 
 // latchKeyOfOrder returns the key of the one latch that a rule requires of an order.
-func latchKeyOfOrder(c *config.Config, latches []requiredLatch, file, rule, id string) (string, error) {
+func latchKeyOfOrder(latches []requiredLatch, file, rule, id string) (string, error) {
 	var keys, names []string
 	for _, l := range latches {
 		if !slices.Contains(names, l.rule.Name) {
@@ -65,7 +65,7 @@ func latchKeyOfOrder(c *config.Config, latches []requiredLatch, file, rule, id s
 		if l.takesHeader() {
 			return "", fmt.Errorf("rule %s requires %s, which takes a header of the request: give the key, without --rule", rule, l.key)
 		}
-		canonical, _, err := canonicalID(c, id, "rule "+rule, l.rule)
+		canonical, _, err := canonicalID(id, "rule "+rule, l.rule)
 		if err != nil {
 			return "", err
 		}
@@ -116,7 +116,7 @@ func (l *requiredLatch) takesHeader() bool {
 
 // values returns a function that reports whether a request of the rule can have a text in place
 // of a variable of the key.
-func (l *requiredLatch) values(c *config.Config) (func(p condition.Part, text string) bool, error) {
+func (l *requiredLatch) values() (func(p condition.Part, text string) bool, error) {
 	var fits []func(string) bool // by the index of a part; the last is for the order's own ID
 	for _, name := range l.rule.PartNames() {
 		of, err := rules.IsCanonical(l.rule.Parts[name])

@@ -226,7 +226,7 @@ func (d *lockClient) keyOf(name, id string) (string, error) {
 	case len(takers) == 0: // no rule says what an ID is
 		return d.config.LockKey(name).Key(func(string) string { return id }), nil
 	}
-	canonical, rule, err := canonicalID(d.config, id, "lock "+name, takers...)
+	canonical, rule, err := canonicalID(id, "lock "+name, takers...)
 	if err != nil {
 		return "", fmt.Errorf("locks: %w", err)
 	}

@@ -123,7 +123,7 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 			continue
 		}
 		storing = append(storing, r)
-		canonical, _, err := canonicalID(d.config, id, "rule "+r.Name, r)
+		canonical, _, err := canonicalID(id, "rule "+r.Name, r)
 		if err != nil {
 			others = append(others, err)
 			continue
@@ -140,7 +140,7 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 	case len(storing) == 0:
 		return nil, nil, usageError{fmt.Errorf("no rule of %s stores the answers of orders", d.file)}
 	case len(places) == 0:
-		_, _, err = canonicalID(d.config, id, "a rule that stores answers", storing...)
+		_, _, err = canonicalID(id, "a rule that stores answers", storing...)
 	}
 	return places, others, err
 }

@@ -13,7 +13,7 @@ import (
 // canonicalID returns the canonical form of an order ID with its parts, as the first of some
 // rules that accepts it reads it in requests, and that rule. Otherwise it returns a usageError
 // that says what the rules want; of names them, as in "rule settle".
-func canonicalID(c *config.Config, id, of string, by ...*config.Rule) (canonical string, rule *config.Rule, err error) {
+func canonicalID(id, of string, by ...*config.Rule) (canonical string, rule *config.Rule, err error) {
 	var wanted []string
 	for _, r := range by {
 		canonical, ok, err := rules.Canonical(r, id)
