@@ -185,7 +185,7 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	}
 	d := replies.gate.Screen(r.Context(), req)
 	if d.Refused {
-		replies.gate.LogRefused(h.log, &d, req.Header)
+		replies.gate.ReportRefused(h.log, &d, &req)
 	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:

@@ -144,7 +144,7 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 		replies.gate.RefuseTooLarge(&d, &req, path)
 	}
 	if d.Refused {
-		replies.gate.LogRefused(s.log, &d, c)
+		replies.gate.ReportRefused(s.log, &d, &req)
 		if d.GRPC {
 			return replies.grpc[d.Rule][d.Refusal()], nil
 		}

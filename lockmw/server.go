@@ -167,7 +167,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
-			call.LogRefused(s.log)
+			call.ReportRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		case other != nil:
 			return s.handleUnseen(stream, a, call, other)
@@ -180,13 +180,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		named := call.BodyEndOnly // before the body, to ext_authz too
 		call = a.gate.Open(req)
 		if !call.Decision.Refused && !named && call.RefuseByBody(stream.Context()) {
-			call.LogRefused(s.log)
+			call.ReportRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		}
 	}
 	switch {
 	case call.Decision.Refused:
-		a.gate.LogRefused(s.log, &call.Decision, req.Header)
+		a.gate.ReportRefused(s.log, &call.Decision, &req)
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		return stream.Send(pass.skip(call))

@@ -86,6 +86,7 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 		m.lockers.Discard(v.locks)
 		return version{}, err
 	}
+	v.gate.ReportTo(&m.refusals)
 	return v, nil
 }
 

@@ -45,6 +45,7 @@ type Engine struct {
 	confirmers    *confirmers
 	checker       *redislock.Checker // of conditions; nil without redis
 	requirements  *requirements
+	refusals      gate.RecentRefusals
 	bodiesMissing recentEvent // Envoy sent no body
 	seal          *sharedSeal
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
@@ -164,7 +165,7 @@ func (m *Engine) openFilters(ctx context.Context) error {
 func (m *Engine) AdminServer(draining func() bool) *http.Server {
 	s := m.admin(draining)
 	of := page.New(page.Options{
-		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Filter: s.FilterReport, Logger: m.log,
+		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Refusals: &m.refusals, Filter: s.FilterReport, Logger: m.log,
 		Conditions: func(ctx context.Context) []health.Condition { return m.conditions(ctx, draining()) },
 		Sources:    func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
 	})

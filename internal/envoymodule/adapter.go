@@ -139,7 +139,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	if !result.NeedsBody && result.Pending == nil && !d.readsAnswer(&result.Decision) {
 		if step, opens := d.verdict(e, h, &result.Decision, 0); !opens {
 			if step.Do == Refuse {
-				a.logRefused(d.gate, e, h, &result.Decision)
+				a.reportRefused(d.gate, e, h, &result.Decision)
 			}
 			return step, nil
 		}
@@ -183,15 +183,13 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, optio
 	return step, false
 }
 
-// logRefused logs a refused request. The headers are nil if they were not read yet.
-func (a *Adapter) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision) {
-	if !a.log.Enabled(a.ctx, slog.LevelDebug) {
-		return
-	}
-	if h == nil {
+// reportRefused reports a refused request. The headers are nil if they were not read yet, as in a flood.
+func (a *Adapter) reportRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision) {
+	if h == nil && a.log.Enabled(a.ctx, slog.LevelDebug) {
 		h = e.Headers(Request)
 	}
-	g.LogRefused(a.log, d, h)
+	req := h.request(nil, order.BodyUnseen)
+	g.ReportRefused(a.log, d, &req)
 }
 
 // NotFound reports that a request forwarded with WatchNotFound was answered with status 404

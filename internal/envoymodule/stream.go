@@ -167,7 +167,7 @@ func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 	s.stage = passed
 	if step.Do == Refuse {
 		s.stage, s.answered = refused, true
-		s.adapter.logRefused(s.replies.gate, s.envoy, h, d)
+		s.adapter.reportRefused(s.replies.gate, s.envoy, h, d)
 	}
 	if read != nil {
 		s.lookup, step.WatchNotFound = &lookup{call: read, stream: s}, 0
@@ -180,7 +180,7 @@ func (s *Stream) openCall(h Headers) Step {
 	call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState))
 	s.body = nil
 	if call.Decision.Refused {
-		s.adapter.logRefused(s.replies.gate, s.envoy, h, &call.Decision)
+		s.adapter.reportRefused(s.replies.gate, s.envoy, h, &call.Decision)
 		return s.refuse(s.replies.refuse(&call.Decision))
 	}
 	if call.NeedsLock {

@@ -23,6 +23,7 @@ type Call struct {
 	lockKey       string      // see Key; "": not built yet
 	limitID       string      // the ID that the rule's limit counts
 	requestID     string      // x-request-id, for the log
+	line          string      // see lineOf; "": it is not refused later
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	sampled       bool        // the lookup may be one of Verifier.Sample

@@ -221,8 +221,9 @@ type Gate struct {
 	record   Recorder
 	now      func() time.Time
 
-	attachments [][]attachment // by rule: of the reads and of the writes of each page
-	passed      atomic.Bool    // a request has passed ext_authz
+	attachments [][]attachment  // by rule: of the reads and of the writes of each page
+	passed      atomic.Bool     // a request has passed ext_authz
+	refusals    *RecentRefusals // nil: none are kept
 
 	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests
 	lockingRules []int        // their indices

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,21 +9,6 @@ import (
 
 	"github.com/ordergate/ordergate/internal/order"
 )
-
-// LogRefused logs a refused request at debug level. At other levels it costs next to
-// nothing: ordergate exists to refuse floods, and must not log each refusal.
-func (g *Gate) LogRefused(log *slog.Logger, d *Decision, header order.Header) {
-	if log.Enabled(context.Background(), slog.LevelDebug) {
-		logRefused(log, d, logArgs(g.policies[d.Rule].Rule.Name, d.ID, requestID(header)))
-	}
-}
-
-// LogRefused is [Gate.LogRefused] for a call.
-func (c *Call) LogRefused(log *slog.Logger) {
-	if log.Enabled(context.Background(), slog.LevelDebug) {
-		logRefused(log, &c.Decision, c.LogArgs())
-	}
-}
 
 func logRefused(log *slog.Logger, d *Decision, about []any) {
 	args := slices.Concat(about, []any{"verdict", d.Verdict.String()})

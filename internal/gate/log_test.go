@@ -10,8 +10,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// TestLogRefused has requests with odd IDs: no line is forged, in either format.
-func TestLogRefused(t *testing.T) {
+// TestReportRefused has requests with odd IDs: no line is forged, in either format.
+func TestReportRefused(t *testing.T) {
 	t.Parallel()
 	g := newBench(t, false).gate
 	const forged = "1\nlevel=ERROR msg=forged\x1b[31m\u009b31m"
@@ -37,7 +37,7 @@ func TestLogRefused(t *testing.T) {
 				"JSON": func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, o) },
 			} {
 				var log strings.Builder
-				g.LogRefused(slog.New(handler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &d, tt.header)
+				g.ReportRefused(slog.New(handler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), &d, &order.Request{Header: tt.header})
 				if name == "text" && !strings.Contains(log.String(), tt.want) {
 					t.Errorf("got %s, want %s", log.String(), tt.want)
 				}
@@ -49,13 +49,14 @@ func TestLogRefused(t *testing.T) {
 	}
 }
 
-// TestLogRefusedIsFree has a flood of refusals.
-func TestLogRefusedIsFree(t *testing.T) {
+// TestReportRefusedIsFree has a flood of refusals.
+func TestReportRefusedIsFree(t *testing.T) {
 	g := newBench(t, false).gate
 	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // at info
 	header := order.Header(order.HeaderList{{"x-request-id", "4d0e-1"}})
-	if n := testing.AllocsPerRun(100, func() {
-		g.LogRefused(log, &gate.Decision{Rule: 2, Verdict: gate.VerdictBusy, ID: "42"}, header)
+	g.ReportTo(&gate.RecentRefusals{})
+	if n := testing.AllocsPerRun(400, func() {
+		g.ReportRefused(log, &gate.Decision{Rule: 2, Verdict: gate.VerdictBusy, ID: "42"}, &order.Request{Method: "POST", Target: "/orders/42/settle", Header: header})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

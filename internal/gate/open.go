@@ -33,6 +33,9 @@ func (g *Gate) open(req order.Request, judged bool) *Call {
 		req.BodyState == order.BodyComplete {
 		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)
 	}
+	if c.policy.HasCalls() || c.bodyIDs != nil || m.Result == order.NeedsBody {
+		c.line = lineOf(&req)
+	}
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
 		// here too.

@@ -34,13 +34,13 @@ func (p *Problems) Refused(c *Call, step Step, g Grant) {
 		}
 		p.refused.Note(append(args, "key", key, "error", err)...)
 	}
-	c.LogRefused(p.log)
+	c.ReportRefused(p.log)
 }
 
 // Ended logs a call that ordergate ended after it was forwarded.
 func (p *Problems) Ended(c *Call) {
 	p.ended.Note(append(c.LogArgs(), "key", c.Key())...)
-	c.LogRefused(p.log)
+	c.ReportRefused(p.log)
 }
 
 // NotStored logs a call whose answer is unfit to be stored.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/metrics"
@@ -29,6 +30,7 @@ type Options struct {
 	Rules      func() map[string]*metrics.RuleCounts
 	Filter     func(name string) admin.FilterReport
 	Sources    func(filter string) []loader.SourceState
+	Refusals   *gate.RecentRefusals
 	Conditions func(context.Context) []health.Condition // may block for a second
 	Logger     *slog.Logger
 }
@@ -72,7 +74,7 @@ var files embed.FS
 var templates = template.Must(template.New("").Funcs(functions).ParseFS(files, "files/*.html"))
 
 // fragmentIDs are the parts in the order of the page.
-var fragmentIDs = []string{"state", "now", "filters"}
+var fragmentIDs = []string{"state", "now", "filters", "refusals"}
 
 // New returns a page. Its history begins with Run.
 func New(o Options) *Page {

@@ -1,0 +1,119 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+const (
+	// keptRefusals are kept of made-up orders, and as many of all others: a flood pushes out nothing else.
+	keptRefusals = 100
+	// maxLine bounds the kept part of a request line, and maxRefusedID that of an ID, in bytes.
+	maxLine, maxRefusedID = 512, 256
+)
+
+// RecentRefusals keeps the last refusals of all adapters, for operators. It keeps no header but the
+// request's ID, and no body. It is safe for concurrent use.
+type RecentRefusals struct {
+	mu     sync.Mutex
+	absent [keptRefusals]refusal
+	other  [keptRefusals]refusal
+	counts [2]int // of absent and other, in all
+}
+
+// refusal is an entry, whose memory is used again.
+type refusal struct {
+	at                     time.Time
+	rule                   string
+	verdict                Verdict
+	reason                 order.Reason
+	offset                 int
+	line, orderID, request []byte
+}
+
+// RecentRefusal is one of [RecentRefusals].
+type RecentRefusal struct {
+	At      time.Time
+	Rule    string
+	Verdict Verdict
+	Reason  order.Reason // order.NoReason: the filter or a lock has decided
+	Offset  int          // see [Decision.Offset]
+	Line    string       // method and target, of which the end may be missing; "": unknown
+	Cut     bool         // the end of Line is missing
+	Order   string       // "": unknown
+	Request string       // the ID that Envoy gave it; "": none
+}
+
+// note keeps a refusal, unless another one is noted at the same moment: it never waits.
+func (r *RecentRefusals) note(rule string, d *Decision, method, target, orderID, request string) {
+	if r == nil || !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	ring, count := &r.other, &r.counts[1]
+	if d.Verdict == VerdictAbsent {
+		ring, count = &r.absent, &r.counts[0]
+	}
+	e := &ring[*count%keptRefusals]
+	*count++
+	e.at, e.rule, e.verdict, e.reason, e.offset = time.Now(), rule, d.Verdict, d.Reason, d.Offset
+	e.line = e.line[:0]
+	if target != "" {
+		e.line = append(append(append(e.line, method[:min(len(method), maxLine)]...), ' '), target[:min(len(target), maxLine+1)]...)
+	}
+	e.orderID = append(e.orderID[:0], orderID[:min(len(orderID), maxRefusedID)]...)
+	e.request = append(e.request[:0], request...)
+}
+
+// List returns the refusals, the newest first.
+func (r *RecentRefusals) List() []RecentRefusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]RecentRefusal, 0, 2*keptRefusals)
+	for i, ring := range []*[keptRefusals]refusal{&r.absent, &r.other} {
+		for _, e := range ring[:min(r.counts[i], keptRefusals)] {
+			line := e.line[:min(len(e.line), maxLine)]
+			list = append(list, RecentRefusal{e.at, e.rule, e.verdict, e.reason, e.offset, string(line), len(line) < len(e.line), string(e.orderID), string(e.request)})
+		}
+	}
+	slices.SortFunc(list, func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
+	return list
+}
+
+// ReportTo has refused requests kept, before the gate is used.
+func (g *Gate) ReportTo(r *RecentRefusals) { g.refusals = r }
+
+// ReportRefused keeps a refused request for operators, and logs it at debug level. Otherwise it costs
+// next to nothing: ordergate exists to refuse floods, and must not log each refusal. Every adapter
+// calls it, or that of the [Call], for each request that it refuses.
+func (g *Gate) ReportRefused(log *slog.Logger, d *Decision, req *order.Request) {
+	debug, rule, request := log.Enabled(context.Background(), slog.LevelDebug), g.policies[d.Rule].Rule.Name, ""
+	if debug || d.Verdict != VerdictAbsent { // reading the headers costs more than the rest
+		request = requestID(req.Header)
+	}
+	g.refusals.note(rule, d, req.Method, req.Target, d.ID, request)
+	if debug {
+		logRefused(log, d, logArgs(rule, d.ID, request))
+	}
+}
+
+// ReportRefused is [Gate.ReportRefused] for a call.
+func (c *Call) ReportRefused(log *slog.Logger) {
+	method, target, _ := strings.Cut(c.line, " ")
+	c.gate.refusals.note(c.policy.Rule.Name, &c.Decision, method, target, cmp.Or(c.Decision.ID, c.namedID), c.requestID)
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		logRefused(log, &c.Decision, c.LogArgs())
+	}
+}
+
+// lineOf returns a copy of the part of a request line that is kept.
+func lineOf(req *order.Request) string {
+	return req.Method[:min(len(req.Method), maxLine)] + " " + req.Target[:min(len(req.Target), maxLine+1)]
+}
