@@ -2,8 +2,10 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -37,4 +39,25 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	}
 	*s = Seconds(math.Round(seconds*1e6)) * Seconds(time.Microsecond)
 	return nil
+}
+
+// Visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
+func Visible(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; ' ' <= c && c < 0x7f {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return b.String()
+}
+
+// NilIf returns nil if value equals none, and else a pointer to value.
+func NilIf[T comparable](none, value T) *T {
+	if value == none {
+		return nil
+	}
+	return &value
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -25,9 +26,6 @@ type lockState struct {
 
 	foreign string // the value of the key, if it is not a lock of this kind
 }
-
-// shownOwner is the number of bytes shown of an owner.
-const shownOwner = 8
 
 // readRedis reads from Redis what --live shows. It blocks for at most redisconn.Timeout, 1 s.
 func (e *explanation) readRedis(ctx context.Context, c *config.Config) error {
@@ -94,7 +92,7 @@ func readStates(ctx context.Context, server *config.Redis, lock config.Lock, sta
 }
 
 func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock config.Lock) error {
-	kind := kindOf(lock)
+	kind := lockreport.KindOf(lock)
 	is, err := redislock.Inspect(ctx, client, kind, redislock.Format(lock.Format), s.Key)
 	if err != nil {
 		return err
@@ -116,7 +114,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 		s.Left = new(admin.SecondsOf(is.TTL))
 	}
 	for _, h := range is.Holders {
-		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), shownOwner)]))
+		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), lockreport.ShownOwner)]))
 	}
 	return nil
 }

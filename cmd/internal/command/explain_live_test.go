@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -46,10 +47,10 @@ func TestExplainLive(t *testing.T) {
 		args             []string
 	}{
 		{"free", "POST /orders/1/settle", "lock now     order:lock:1: free\n", nil},
-		{"held by ordergate", "POST /orders/42/settle", "lock now     order:lock:42: held by " + lease.Owner()[:shownOwner] + "..., 30s left\n", nil},
+		{"held by ordergate", "POST /orders/42/settle", "lock now     order:lock:42: held by " + lease.Owner()[:lockreport.ShownOwner] + "..., 30s left\n", nil},
 		{"held for ever", "POST /orders/44/settle", "lock now     order:lock:44: held by 9b2c6a10..., without an end\n", nil},
 		{"held as a string", "POST /orders/43/settle", "lock now     order:lock:43: held by something else, a string, without an end\n", nil},
-		{"limited", "POST /limited/42", "lock now     merchant:settling:7: held by " + permit.Owner()[:shownOwner] + "..., permits left: 4\n", []string{"-H", jsonType, "-d", `{"merchantId":7}`}},
+		{"limited", "POST /limited/42", "lock now     merchant:settling:7: held by " + permit.Owner()[:lockreport.ShownOwner] + "..., permits left: 4\n", []string{"-H", jsonType, "-d", `{"merchantId":7}`}},
 		{"limited, of another", "POST /limited/1", "lock now     merchant:settling:8: free, permits left: 5\n", []string{"-H", jsonType, "-d", `{"merchantId":8}`}},
 		{"takes no lock", "GET /orders/42", "lock now     nothing to ask: this request takes no lock\n", nil},
 	}

@@ -7,20 +7,15 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
-// visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
-func visible(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; ' ' <= c && c < 0x7f {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, `\x%02x`, c)
-		}
-	}
-	return b.String()
-}
+// visible is admin.Visible.
+func visible(text string) string { return admin.Visible(text) }
+
+// nilIf is admin.NilIf.
+func nilIf[T comparable](none, value T) *T { return admin.NilIf(none, value) }
 
 // print writes one line for each known property, its name first.
 func (e *explanation) print(w io.Writer) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/lockreport"
 )
 
 func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -36,7 +37,7 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer locks.close()
+			defer locks.Close()
 			entries, err := locks.audit(cmd.Context(), limit, env.stderr)
 			if err != nil {
 				return err
@@ -97,9 +98,9 @@ func (d *lockClient) audit(ctx context.Context, limit int, unreachable io.Writer
 	all, at := []auditEntry{}, make(map[string]int) // index by run
 	var failures []error
 	for _, server := range servers {
-		entries, err := audit.Read(ctx, server.client, limit)
+		entries, err := audit.Read(ctx, server.Client, limit)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("locks audit: %w%s", err, server.onServer()))
+			failures = append(failures, fmt.Errorf("locks audit: %w%s", err, server.OnServer()))
 			continue
 		}
 		for _, e := range entries {
@@ -125,21 +126,21 @@ func (d *lockClient) audit(ctx context.Context, limit int, unreachable io.Writer
 }
 
 // allServers returns the servers of all locks, each once.
-func (d *lockClient) allServers(ctx context.Context) (all []lockServer, err error) {
+func (d *lockClient) allServers(ctx context.Context) (all []lockreport.Server, err error) {
 	seen := make(map[string]bool) // by address; "" is the server of the section redis
-	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
-		lock := d.config.Locks[name]
+	for _, name := range slices.Sorted(maps.Keys(d.Config.Locks)) {
+		lock := d.Config.Locks[name]
 		if lock.Kind != config.LockQuorum && seen[""] {
 			continue
 		}
-		servers, err := d.servers(ctx, lock)
+		servers, err := d.Servers(ctx, lock)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range servers {
 			address := ""
-			if s.address != nil {
-				address = *s.address
+			if s.Address != nil {
+				address = *s.Address
 			}
 			if !seen[address] {
 				seen[address] = true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -64,7 +65,7 @@ func testLocksRelease(t *testing.T, file string, client redis.UniversalClient) {
 				return strings.Contains(stdout, "settle 1") && regexp.MustCompile(`(?m)^waiting +1\b`).MatchString(stdout)
 			})
 			code, stdout, stderr := command(t.Context(), "locks", "release", "--yes", tt.key, "--config", file)
-			if code != exitDone || !strings.Contains(stdout, releaseWarning) || !strings.Contains(stdout, "\nreleased; waiters notified: ") {
+			if code != exitDone || !strings.Contains(stdout, lockreport.ReleaseWarning) || !strings.Contains(stdout, "\nreleased; waiters notified: ") {
 				t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 			}
 			log := fmt.Sprintf(`^time=\S+ level=WARN msg="lock released by hand" who=\S+@\S+ lock=%s key=%s kind=%s owner=%.8s\.\.\.\S* fence=%d request="settle 1" heard=\d\n$`,
@@ -151,8 +152,8 @@ func TestLocksReleaseOnePermit(t *testing.T) {
 	p := party{t, connected(t, section)}
 	permits := redislock.Options{Kind: redislock.Semaphore, Permits: 3}
 	first, second := p.hold(permits, "merchant:1", "settle 1"), p.hold(permits, "merchant:1", "settle 2")
-	code, stdout, stderr := command(t.Context(), "locks", "release", "--yes", "--owner", shortOwner(first.Owner()), "merchant:1", "--config", file)
-	if code != exitDone || strings.Contains(stdout, shortOwner(second.Owner())) {
+	code, stdout, stderr := command(t.Context(), "locks", "release", "--yes", "--owner", lockreport.ShortOwner(first.Owner()), "merchant:1", "--config", file)
+	if code != exitDone || strings.Contains(stdout, lockreport.ShortOwner(second.Owner())) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	if err := first.Release(t.Context()); !errors.Is(err, redislock.ErrLost) {

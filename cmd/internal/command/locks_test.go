@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -373,7 +374,7 @@ func TestLocksJSON(t *testing.T) {
 	lease := p.hold(redislock.Options{}, "order:lock:1", "settle 1")
 	for _, args := range []string{"list", "show order:lock:2"} {
 		code, stdout, stderr := command(t.Context(), append([]string{"locks", "--json", "--config", file}, strings.Fields(args)...)...)
-		var got struct{ Locks []lockReport }
+		var got struct{ Locks []lockreport.Lock }
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != exitDone || stderr != "" {
 			t.Fatalf("%s: exit code %d, %v, %s%s", args, code, err, stdout, stderr)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -78,8 +79,8 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onS
 			if err != nil {
 				return err
 			}
-			locks := &lockClient{config: c, file: env.file}
-			defer locks.close()
+			locks := &lockClient{&lockreport.Client{Config: c}, env.file}
+			defer locks.Close()
 			places, others, err := locks.storedPlaces(lock, args[0])
 			if err != nil {
 				return fmt.Errorf("once %s: %w", verb, err)
@@ -116,8 +117,8 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 		}
 	}
 	var storing []*config.Rule
-	for i := range d.config.Rules {
-		r := &d.config.Rules[i]
+	for i := range d.Config.Rules {
+		r := &d.Config.Rules[i]
 		o, _ := r.ByOrder()
 		if o == nil || o.Name == "" || lock != "" && r.OrderLock() != lock || r.Mode.String() == config.ModeObserve {
 			continue
@@ -128,7 +129,7 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 			others = append(others, err)
 			continue
 		}
-		key := orderKey(d.config, r.OrderLock(), r, canonical)
+		key := orderKey(d.Config, r.OrderLock(), r, canonical)
 		place := storedReport{Lock: r.OrderLock(), Name: o.Name, answerState: answerState{Key: redislock.StoredKey(key, o.Name)}, lockKey: key}
 		if !slices.Contains(places, place) {
 			places = append(places, place)
@@ -172,11 +173,11 @@ func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedRe
 // eachStored calls do for each place, and returns those where it found an answer.
 func (d *lockClient) eachStored(ctx context.Context, places []storedReport, do onStored) (found []storedReport, err error) {
 	for _, s := range places {
-		servers, err := d.servers(ctx, d.config.Locks[s.Lock])
+		servers, err := d.Servers(ctx, d.Config.Locks[s.Lock])
 		if err != nil {
 			return nil, err
 		}
-		there, err := do(ctx, servers[0].client, &s)
+		there, err := do(ctx, servers[0].Client, &s)
 		if err != nil {
 			return nil, err
 		}

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/lockreport"
 )
 
 // TestDurationsAreSeconds looks at everything that a command or the admin address writes as
 // JSON: a length of time is a number of seconds there, and its key says so.
 func TestDurationsAreSeconds(t *testing.T) {
 	for _, report := range []any{
-		explanation{}, sizing{}, sampleReport{}, lockList{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
+		explanation{}, sizing{}, sampleReport{}, lockreport.List{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
 		admin.AddedReport{}, admin.ContainsReport{}, admin.FilterReport{}, admin.LoadReport{}, admin.SnapshotReport{},
 	} {
 		at := reflect.TypeOf(report)

@@ -1,4 +1,4 @@
-package command
+package lockreport
 
 import (
 	"cmp"
@@ -8,9 +8,9 @@ import (
 
 // quorumVotes holds the reports of the servers of a quorum by key. Each holder has one
 // report, with the servers that name this holder.
-type quorumVotes map[string][]lockReport
+type quorumVotes map[string][]Lock
 
-func (v quorumVotes) add(r lockReport) {
+func (v quorumVotes) add(r Lock) {
 	key := r.state.Key
 	for i := range v[key] {
 		if known := &v[key][i]; known.owner() == r.owner() {
@@ -26,7 +26,7 @@ func (v quorumVotes) add(r lockReport) {
 }
 
 // owner returns the whole owner of the first holder, or "" without a holder.
-func (r *lockReport) owner() string {
+func (r *Lock) owner() string {
 	if len(r.state.Holders) == 0 {
 		return ""
 	}
@@ -34,27 +34,27 @@ func (r *lockReport) owner() string {
 }
 
 // recorded reports whether the first holder left a record.
-func (r *lockReport) recorded() bool { return len(r.Holders) > 0 && r.Holders[0].Recorded }
+func (r *Lock) recorded() bool { return len(r.Holders) > 0 && r.Holders[0].Recorded }
 
 // majority returns the report with the most servers, or nil without reports. That may be
 // less than half of the servers.
-func majority(reports []lockReport) *lockReport {
+func majority(reports []Lock) *Lock {
 	if len(reports) == 0 {
 		return nil
 	}
-	best := slices.MaxFunc(reports, func(a, b lockReport) int { return cmp.Compare(len(a.Servers), len(b.Servers)) })
+	best := slices.MaxFunc(reports, func(a, b Lock) int { return cmp.Compare(len(a.Servers), len(b.Servers)) })
 	return &best
 }
 
 // quorumState describes the holder of a lock from the reports of all of its servers. A holder
 // needs more than half of them.
-func quorumState(reports []lockReport) string {
+func quorumState(reports []Lock) string {
 	votes, away := make(quorumVotes), 0
 	for _, r := range reports {
 		switch r.State {
-		case stateHeld:
+		case StateHeld:
 			votes.add(r)
-		case stateUnreachable:
+		case StateUnreachable:
 			away++
 		}
 	}

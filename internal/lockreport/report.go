@@ -1,4 +1,4 @@
-package command
+package lockreport
 
 import (
 	"fmt"
@@ -11,27 +11,22 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// lockReports is what locks show prints as JSON: one report for each server of the lock.
-type lockReports struct {
-	Locks []lockReport `json:"locks"`
-}
-
-// lockReport describes a lock. Its JSON always has all keys; a key without a value is null.
+// Lock describes a lock. Its JSON always has all keys; a key without a value is null.
 // Owners are shortened, because a client that knows a whole owner can share its lease. Bytes
 // outside visible ASCII are written \xNN.
-type lockReport struct {
+type Lock struct {
 	Lock        string         `json:"lock"` // its name in the configuration
 	Key         string         `json:"key"`
 	Kind        string         `json:"kind"` // of a held read-write lock, the side that holds it
 	Format      string         `json:"format"`
 	Servers     []string       `json:"servers"` // of a quorum, the servers that this report covers; null: a single server
 	State       string         `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
-	Holders     []holderReport `json:"holders"`
+	Holders     []Holder       `json:"holders"`
 	MoreHolders int            `json:"more_holders"` // holders beyond those in Holders
 	Fence       *int64         `json:"fence"`        // the last granted to any holder
 	Left        *admin.Seconds `json:"left_seconds"` // of the key; null: no key, or it does not expire
 	Waiting     *int           `json:"waiting"`      // processes; callers for a fair lock; null: not known
-	Queue       []waiterReport `json:"line"`         // of a fair lock; null: not a fair lock
+	Queue       []Waiter       `json:"line"`         // of a fair lock; null: not a fair lock
 	Free        *int           `json:"free"`         // free permits of a semaphore
 	Permits     *int           `json:"permits"`      // in total; null: a Java service set them, and left no record
 	Others      *int           `json:"others"`       // permits of other clients, without names and leases; null: not known
@@ -40,10 +35,11 @@ type lockReport struct {
 
 	lock   config.Lock
 	state  redislock.State
-	server lockServer
+	server Server
 }
 
-type holderReport struct {
+// Holder is a holder of a lock.
+type Holder struct {
 	Owner    string         `json:"owner"`
 	Entered  int            `json:"entered"`
 	Fence    *int64         `json:"fence"`
@@ -57,45 +53,46 @@ type holderReport struct {
 	Reason   *string        `json:"reason"`    // for the hold
 }
 
-type waiterReport struct {
+// Waiter waits for a fair lock.
+type Waiter struct {
 	Owner string        `json:"owner"`
 	Left  admin.Seconds `json:"left_seconds"` // until the queue skips this waiter, unless it tries again
 }
 
 // The states of a lock.
 const (
-	stateFree        = "free"
-	stateHeld        = "held"
-	stateOther       = "other_type"
-	stateUnreachable = "unreachable"
+	StateFree        = "free"
+	StateHeld        = "held"
+	StateOther       = "other_type"
+	StateUnreachable = "unreachable"
 )
 
-func newLockReport(name string, lock config.Lock, s redislock.State, server lockServer) lockReport {
-	r := lockReport{
-		Lock: name, Key: visible(s.Key), Kind: string(s.Kind), Format: string(s.Format), State: stateFree,
-		Holders: []holderReport{}, MoreHolders: s.More, Fence: nilIf(0, s.Fence), Left: timeLeft(s.TTL),
-		Waiting: nilIf(-1, s.Waiting), lock: lock, state: s, server: server,
+func newLock(name string, lock config.Lock, s redislock.State, server Server) Lock {
+	r := Lock{
+		Lock: name, Key: admin.Visible(s.Key), Kind: string(s.Kind), Format: string(s.Format), State: StateFree,
+		Holders: []Holder{}, MoreHolders: s.More, Fence: admin.NilIf(0, s.Fence), Left: timeLeft(s.TTL),
+		Waiting: admin.NilIf(-1, s.Waiting), lock: lock, state: s, server: server,
 	}
 	if lock.Kind == config.LockQuorum {
-		r.Kind, r.Servers = lock.Kind, []string{*server.address}
+		r.Kind, r.Servers = lock.Kind, []string{*server.Address}
 	}
 	switch {
 	case s.Foreign != "":
-		r.State, r.Foreign = stateOther, &s.Foreign
+		r.State, r.Foreign = StateOther, &s.Foreign
 	case s.Held():
-		r.State = stateHeld
+		r.State = StateHeld
 	}
 	for _, h := range s.Holders {
-		r.Holders = append(r.Holders, newHolderReport(h, s.At))
+		r.Holders = append(r.Holders, newHolder(h, s.At))
 	}
 	if s.Kind == redislock.Fair {
-		r.Queue = []waiterReport{}
+		r.Queue = []Waiter{}
 	}
 	for _, w := range s.Line {
-		r.Queue = append(r.Queue, waiterReport{shortOwner(w.Owner), admin.SecondsOf(w.Until.Sub(s.At))})
+		r.Queue = append(r.Queue, Waiter{ShortOwner(w.Owner), admin.SecondsOf(w.Until.Sub(s.At))})
 	}
 	if s.Kind == redislock.Semaphore && s.Foreign == "" {
-		r.Free, r.Permits = &s.Free, nilIf(0, s.Permits)
+		r.Free, r.Permits = &s.Free, admin.NilIf(0, s.Permits)
 		if s.TTL == 0 && s.Permits == 0 { // no client has taken a permit yet
 			r.Free, r.Permits = &lock.Permits, &lock.Permits
 		}
@@ -106,11 +103,11 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 	return r
 }
 
-func newHolderReport(h redislock.Holder, now time.Time) holderReport {
-	r := holderReport{
-		Owner: shortOwner(h.Owner), Entered: h.Entered, Fence: nilIf(0, h.Fence), Recorded: h.Recorded,
-		Process: nilIf("", visible(h.Process)), Request: nilIf("", visible(h.Request)),
-		LeftHeld: h.Held, Reason: nilIf("", visible(h.Reason)),
+func newHolder(h redislock.Holder, now time.Time) Holder {
+	r := Holder{
+		Owner: ShortOwner(h.Owner), Entered: h.Entered, Fence: admin.NilIf(0, h.Fence), Recorded: h.Recorded,
+		Process: admin.NilIf("", admin.Visible(h.Process)), Request: admin.NilIf("", admin.Visible(h.Request)),
+		LeftHeld: h.Held, Reason: admin.NilIf("", admin.Visible(h.Reason)),
 	}
 	if h.TTL != redislock.NoEnd {
 		r.Left = new(admin.SecondsOf(h.TTL))
@@ -122,14 +119,6 @@ func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 	return r
 }
 
-// nilIf returns nil if value equals none, and else a pointer to value.
-func nilIf[T comparable](none, value T) *T {
-	if value == none {
-		return nil
-	}
-	return &value
-}
-
 // timeLeft returns the time left of a key. It returns nil if the key does not exist or does
 // not expire.
 func timeLeft(left time.Duration) *admin.Seconds {
@@ -139,21 +128,24 @@ func timeLeft(left time.Duration) *admin.Seconds {
 	return new(admin.SecondsOf(left))
 }
 
-// shortOwner shortens an owner to a distinct part. It keeps a short end after a colon, which
+// ShownOwner is the number of bytes shown of an owner.
+const ShownOwner = 8
+
+// ShortOwner shortens an owner to a distinct part. It keeps a short end after a colon, which
 // distinguishes the threads of one Java service.
-func shortOwner(owner string) string {
-	if len(owner) <= shownOwner {
-		return visible(owner)
+func ShortOwner(owner string) string {
+	if len(owner) <= ShownOwner {
+		return admin.Visible(owner)
 	}
 	end := ""
-	if colon := strings.LastIndexByte(owner, ':'); colon >= shownOwner && len(owner)-colon <= shownOwner {
+	if colon := strings.LastIndexByte(owner, ':'); colon >= ShownOwner && len(owner)-colon <= ShownOwner {
 		end = owner[colon:]
 	}
-	return visible(owner[:shownOwner] + "..." + end)
+	return admin.Visible(owner[:ShownOwner] + "..." + end)
 }
 
-// describe writes one line for each known property of a lock, on all of its servers.
-func describe(w io.Writer, reports []lockReport) error {
+// Describe writes one line for each known property of a lock, on all of its servers.
+func Describe(w io.Writer, reports []Lock) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
@@ -161,12 +153,12 @@ func describe(w io.Writer, reports []lockReport) error {
 	first := reports[0]
 	line("lock", "%s (%s, format %s)", first.Lock, first.lock.Kind, first.Format)
 	line("key", "%s", first.Key)
-	if first.server.address != nil {
+	if first.server.Address != nil {
 		line("quorum", "%s", quorumState(reports))
 	}
 	for _, r := range reports {
-		if r.server.address != nil {
-			line("server", "%s", *r.server.address)
+		if r.server.Address != nil {
+			line("server", "%s", *r.server.Address)
 		}
 		r.describe(line)
 	}
@@ -174,14 +166,14 @@ func describe(w io.Writer, reports []lockReport) error {
 	return err
 }
 
-func (r *lockReport) describe(line func(name, format string, args ...any)) {
+func (r *Lock) describe(line func(name, format string, args ...any)) {
 	switch r.State {
-	case stateUnreachable:
+	case StateUnreachable:
 		line("state", "not known: %s", *r.Error)
 		return
-	case stateOther:
+	case StateOther:
 		line("state", "not a lock of this kind: the key holds %s", *r.Foreign)
-	case stateHeld:
+	case StateHeld:
 		side := ""
 		if r.Kind != r.lock.Kind { // the other side of a read-write lock
 			side = " by the other side (" + r.Kind + ")"
@@ -212,7 +204,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 	if r.Fence != nil {
 		line("last fence", "%d", *r.Fence)
 	}
-	if r.State == stateOther {
+	if r.State == StateOther {
 		return
 	}
 	switch {
@@ -230,7 +222,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 	}
 }
 
-func (h *holderReport) describe(line func(name, format string, args ...any)) {
+func (h *Holder) describe(line func(name, format string, args ...any)) {
 	line("holder", "%s", h.Owner)
 	switch {
 	case h.Since == nil:
