@@ -85,9 +85,9 @@ func TestOnceRedisFull(t *testing.T) {
 	}
 }
 
-// failsWith503 gives 503 the meaning that a backend did nothing.
+// failsWith503 gives 503, and a redirect to the login, the meaning that a backend did nothing.
 func failsWith503(t testing.TB) func(string) string {
-	return edit(t, "filters:\n", "answer: {failed: [{status: 503}]}\nfilters:\n")
+	return edit(t, "filters:\n", "answer: {failed: [{status: 503}, {status: 302, header: {location: /login$}}]}\nfilters:\n")
 }
 
 // TestOnceAt503 has calls answered with 503, by the backend and by Envoy, with and without a rule that
@@ -129,6 +129,16 @@ func TestOnceAt503(t *testing.T) {
 			})
 			p.wantPaid(t, "/payments", paid)
 
+			// A client may choose a redirect by its Accept. Where the rule names those that are failures, any
+			// other is that of a success.
+			for to, again := range map[string]bool{"5/settle?header=Location:/login": false, "6/settle?header=Location:/thanks": proves} {
+				s.must("POST", "/orders/"+to+"&status=302", "").want(t, 302, "")
+				s.wantFate(to[:1], released)
+				if a := s.must("POST", "/orders/"+to+"&status=302", ""); (a.verdict == "replayed") != again || a.status != 302 {
+					t.Errorf("%s, again: %d %q", to, a.status, a.verdict)
+				}
+			}
+
 			// Envoy's own 503, and one that breaks off, prove nothing in either case.
 			_, _ = s.send(t.Context(), "POST", "/orders/3/settle?status=503&size=100000&break", "")
 			s.wantFate("3", held)
@@ -147,13 +157,8 @@ func TestOnceAt503(t *testing.T) {
 // sharedOnce enforces a tenth of the orders, in every rule of their lock, and undoes lists.
 func sharedOnce(share string) func(string) string {
 	return func(yaml string) string {
-		yaml = onceRules(yaml) + `
-  - name: undo-batch
-    match: {methods: [POST], path: /undo}
-    id: {json: ids, list: true}
-    settle: {lock: settlement, once: {forget: true}}
-`
-		for _, rule := range []string{"commission-settle", "batch", "undo", "both", "refund", "undo-batch"} {
+		yaml = onceRules(yaml)
+		for _, rule := range []string{"commission-settle", "batch", "undo", "batch-undo", "both", "refund"} {
 			yaml = strings.Replace(yaml, "  - name: "+rule+"\n", "  - name: "+rule+"\n    mode: {enforce: "+share+"}\n", 1)
 		}
 		return yaml
@@ -192,7 +197,7 @@ func TestOnceAtTheBorder(t *testing.T) {
 	// A list across the border undoes both.
 	of(in[4], "settle").want(t, 200, "")
 	batch(5, "").want(t, 200, "")
-	r.must("POST", "/undo", fmt.Sprintf(`{"ids":[%d,%d]}`, in[4], out[5]), "Content-Type", "application/json").want(t, 200, "")
+	r.must("POST", "/batch/undo", fmt.Sprintf(`{"ids":[%d,%d]}`, in[4], out[5]), "Content-Type", "application/json").want(t, 200, "")
 	of(in[4], "settle").want(t, 200, "")
 	batch(5, "").want(t, 409, "duplicate")
 	of(in[5], "settle").want(t, 409, "duplicate")

@@ -274,6 +274,7 @@ func (c *Call) Answered(r *Response) Step {
 	if c.once != nil && first {
 		c.once.begin(r)
 		c.once.readings, c.once.saysDone = c.policy.Answers.readOutcome(r), c.policy.Answers.saysDone() && !r.GRPC
+		c.once.named = c.policy.Answers.names(r.Status)
 	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }

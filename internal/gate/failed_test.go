@@ -83,6 +83,9 @@ func TestCreatesThatFailed(t *testing.T) {
 
 // TestFailuresAreNotStored has the answers of a settlement that once stores.
 func TestFailuresAreNotStored(t *testing.T) {
+	failures := &gate.Answers{Failed: []gate.AnswerTest{{
+		Status: func(s int) bool { return s == 302 || s == 409 }, Headers: map[string]*regexp.Regexp{"location": regexp.MustCompile("/login$")},
+	}}}
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -90,6 +93,10 @@ func TestFailuresAreNotStored(t *testing.T) {
 		want   string // what is logged; "": nothing, since it is stored or the rule calls it a failure
 		stored bool
 	}{
+		{"a redirect that is a failure", 302, "/login", "", false},
+		{"a redirect of a kind that may be a failure", 302, "/thanks", "", true},
+		{"a redirect of another kind", 303, "/thanks", "not one of statuses", false},
+		{"an error of a kind that is a failure", 409, "/thanks", "not one of statuses", false},
 		{"done", 200, `{"code":200}`, "", true},
 		{"failed", 200, `{"code":500}`, "", false},
 		{"neither", 200, `{"code":7}`, "does not say", false},
@@ -101,14 +108,16 @@ func TestFailuresAreNotStored(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			lock, record := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, &gatetest.Recorder{}
 			policies := slices.Clone(settleOnce(t, lock, record).Policies())
-			policies[0].Answers = resultCode()
+			header := order.HeaderList{}
+			if policies[0].Answers = resultCode(); tt.status/100 != 2 && tt.status != 404 {
+				policies[0].Answers, header = failures, order.HeaderList{{"location", tt.body}}
+			}
 			g, err := gate.New(policies, record, time.Now)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 			c.Granted(gatetest.Acquire(t.Context(), c))
-			header := order.HeaderList{}
 			if tt.name == "encoded" {
 				header = order.HeaderList{{"content-encoding", "gzip"}}
 			}

@@ -95,6 +95,12 @@ func (a *Answers) readsBody() bool {
 	return a != nil && (slices.ContainsFunc(a.Failed, has) || slices.ContainsFunc(a.Absent, has) || slices.ContainsFunc(a.Done, has))
 }
 
+// names reports whether a test names the status of an answer that is no error by itself.
+func (a *Answers) names(status int) bool {
+	has := func(t AnswerTest) bool { return t.Status != nil && t.Status(status) }
+	return a != nil && status < 400 && (slices.ContainsFunc(a.Failed, has) || slices.ContainsFunc(a.Absent, has) || slices.ContainsFunc(a.Done, has))
+}
+
 // saysDone reports whether the rule says which answers are those of a success.
 func (a *Answers) saysDone() bool { return a != nil && len(a.Done) > 0 }
 

@@ -231,6 +231,7 @@ type onceCall struct {
 	grpcFailed bool     // the answer is gRPC's, and its status is not OK
 	readings   readings // what it may mean
 	saysDone   bool     // the rule says which answers are those of a success
+	named      bool     // the rule says which answers of this status are none
 
 	decided bool         // what is stored, at the end of the answer
 	changes []onceChange // what is stored and forgotten
@@ -396,7 +397,8 @@ const minReadBody = 64 << 10
 
 // check returns whether the answer is stored by one of the two, and a reason for the log if it is
 // not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
-// too large or unfit, what was done is stored: the client of a later call could choose that.
+// too large or unfit, what was done is stored: the client of a later call could choose that. It could
+// choose a redirect, too: of a status that the rule names, each answer is stored that is no failure.
 func (o *onceCall) check(once *Once) (OnceResult, string) {
 	means, whole := o.meaning()
 	then := "the same call will reach the backend"
@@ -410,7 +412,7 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceStatus, ""
 	case o.saysDone && whole && means != MeansDone:
 		return OnceStatus, "the rule's answer does not say that it is done: " + then
-	case !once.Stores(o.status):
+	case !once.Stores(o.status) && (!o.named || len(once.Forget) > 0):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: %s", o.status, then)
 	case len(once.Forget) > 0:
 		return OnceForgotten, ""
