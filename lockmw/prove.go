@@ -113,8 +113,10 @@ func (p *proof) receive(asks bool) error {
 		reply, done := continueReply(msg), false
 		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
 		case msg.GetRequestBody() != nil:
-			p.body(msg.GetRequestBody().GetBody())
+			p.body(msg.GetRequestBody())
 			done = !asks
+		case msg.GetRequestTrailers() != nil:
+			p.report.Trailers, done = true, !asks
 		case headers != nil:
 			r := response(headers, msg)
 			p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: r.Ended}
@@ -138,12 +140,12 @@ func (p *proof) receive(asks bool) error {
 }
 
 // body notes the request's body, and reads the order in it.
-func (p *proof) body(body []byte) {
-	p.req.Body, p.req.BodyState = body, order.BodyComplete
+func (p *proof) body(msg *extproc.HttpBody) {
+	p.req.Body, p.req.BodyState = msg.GetBody(), order.BodyComplete
 	before := *p.report
 	p.look()
-	size := len(body)
-	p.report.Body, p.report.Answer = &size, before.Answer
+	size := len(p.req.Body)
+	p.report.Body, p.report.Trailers, p.report.Answer = &size, !msg.GetEndOfStream(), before.Answer
 }
 
 // reply answers in place of the backend.

@@ -64,6 +64,12 @@ func TestGrantedRights(t *testing.T) {
 			}})
 			bedtest.Eventually(t, "the filter is certain", s.certainlyAbsent)
 			s.operator(file, "check", "--live")
+			seen, _ := s.doctor("--through", "http://127.0.0.1:1") // of the servers alone
+			for _, want := range []string{"redis: lock settlement: a release wakes waiters", "redis: its user may not read other keys", "clocks: that of the database of sources.orders-db agrees"} {
+				if !strings.Contains(seen, "ok    "+want) {
+					t.Errorf("no %q in:\n%s", want, seen)
+				}
+			}
 			s.must("POST", "/orders/7/settle", "").want(t, 200, "")
 			s.must("POST", "/orders/7/settle", "").want(t, 200, "replayed")
 			s.must("GET", "/orders/5000", "").want(t, 404, "absent")

@@ -21,10 +21,11 @@ import (
 
 // LiveReport is what [CheckLive] finds. Each violation has Path and Message.
 type LiveReport struct {
-	Problems []config.Violation // of servers and sources
-	Misfits  []config.Violation // of the configuration: rules refuse IDs that a source has
-	Notes    []config.Violation // what will be slow or unsafe
-	Samples  []string           // lines with some IDs of each source, as each rule reads them
+	Problems []config.Violation       // of servers and sources
+	Misfits  []config.Violation       // of the configuration: rules refuse IDs that a source has
+	Notes    []config.Violation       // what will be slow or unsafe
+	Samples  []string                 // lines with some IDs of each source, as each rule reads them
+	Clocks   map[string]time.Duration // by table: how far its database's clock is ahead of this machine's
 }
 
 // CheckLive connects to the servers and sources of a valid configuration, as a starting
@@ -33,7 +34,7 @@ type LiveReport struct {
 // creates no slot for logical replication. It blocks for some seconds for each server that does
 // not answer.
 func CheckLive(ctx context.Context, c *config.Config) LiveReport {
-	l := &liveCheck{config: c, sources: make(map[string]bool)}
+	l := &liveCheck{config: c, sources: make(map[string]bool), result: LiveReport{Clocks: make(map[string]time.Duration)}}
 	l.checkFiles()
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {

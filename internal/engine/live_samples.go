@@ -30,6 +30,7 @@ func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
 		l.report(path, err)
 		return
 	}
+	l.result.Clocks[path] = sample.Ahead
 	if err := loader.CheckVerify(ctx, l.config, filter, name); err != nil {
 		sample.Warnings = append(sample.Warnings, "refusals are not verified by this table: "+err.Error())
 	}

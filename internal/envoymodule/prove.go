@@ -10,6 +10,7 @@ type proof struct {
 	stream *Stream
 	mark   gate.Mark
 	report *gate.Report
+	trails bool // the request ends in trailers
 }
 
 // mark returns the mark of a request.
@@ -46,6 +47,7 @@ func (p *proof) on(e Event, end bool) Step {
 		}
 		return p.forward(s.envoy.Headers(Request))
 	case RequestTrailers:
+		p.trails = true
 		return p.forward(s.envoy.Headers(Request))
 	case ResponseHeaders:
 		r := answer(s.envoy, s.envoy.Headers(Response), end)
@@ -71,7 +73,7 @@ func (p *proof) forward(h Headers) Step {
 		state = order.BodyComplete
 	}
 	p.report = s.replies.gate.Report(gate.AdapterModule, &p.mark, h.request(s.body, state))
-	p.report.RawLines = true
+	p.report.RawLines, p.report.Trailers = true, p.trails
 	if s.body != nil {
 		size := len(s.body)
 		p.report.Body = &size

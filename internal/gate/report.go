@@ -27,6 +27,7 @@ type Report struct {
 	RawLines bool      `json:"raw_lines"` // each line of a header came as it was sent
 
 	Body       *int        `json:"body"`       // bytes that Envoy has shown; null: it has shown none
+	Trailers   bool        `json:"trailers"`   // Envoy has shown that the request ends in trailers
 	BodyMode   string      `json:"body_mode"`  // request_body_mode of the configuration; "": unknown
 	Attributes []string    `json:"attributes"` // of the request
 	Answer     *AnswerSeen `json:"answer"`     // of the backend; null: none was waited for

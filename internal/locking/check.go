@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,4 +41,18 @@ func Check(ctx context.Context, client redis.UniversalClient, c *config.Config, 
 	if found := redisconn.CheckEviction(ctx, redisconn.Stored{Locks: true}, locker.Servers()...); found.Text != "" {
 		report("", errors.New(found.Text))
 	}
+}
+
+// CheckPublished returns how long a message takes to the waiters of a configured lock, or why none
+// arrives.
+func CheckPublished(ctx context.Context, client redis.UniversalClient, c *config.Config, name string) (time.Duration, error) {
+	lock := c.Locks[name]
+	locker, shut, err := openLocker(ctx, client, c.Redis, lock, lockerOptions(Use{Lock: name}, lock))
+	if err != nil {
+		return 0, err
+	}
+	defer shut()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return locker.CheckPublished(ctx, NewGateLocker(lock, 0, false).Key(probeID))
 }

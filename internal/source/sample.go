@@ -22,6 +22,8 @@ type Sample struct {
 	Type     string // of the ID column
 	Rows     []SampleRow
 	Warnings []string // what will be slow or unsafe
+	// Ahead is how far the database's clock is ahead of this machine's, at least; negative: behind.
+	Ahead time.Duration
 }
 
 // SampleRow is one row: its place, as "id = 7", and its ID, or the reason why it has none.
@@ -32,6 +34,12 @@ func (t *Table) Sample(ctx context.Context) (Sample, error) {
 	var s Sample
 	err := t.withConn(ctx, func(c conn, l *layout) error {
 		s.Column, s.Type, s.Largest, s.Warnings = l.idName(), l.id.typ, largestOf(l.id.typ), l.warnings
+		before := time.Now()
+		there, err := l.serverTime(ctx, c)
+		if err != nil {
+			return err
+		}
+		s.Ahead = max(time.Until(there), 0) - max(before.Sub(there), 0)
 		return l.sample(ctx, c, &s)
 	})
 	if err != nil {

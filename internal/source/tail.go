@@ -68,7 +68,7 @@ func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) 
 	} else if !reaches {
 		s.dropMark(mark, "the table ends in front of it")
 	}
-	serverTime, err := s.serverTime(ctx)
+	serverTime, err := s.layout.serverTime(ctx, s.conn)
 	if err != nil {
 		return err
 	}
@@ -145,14 +145,14 @@ func (s *scan) hasRowFrom(ctx context.Context, at Position) (found bool, err err
 }
 
 // serverTime returns the server's time: later than all earlier queries, and before all later ones.
-func (s *scan) serverTime(ctx context.Context) (now time.Time, err error) {
+func (l *layout) serverTime(ctx context.Context, on conn) (now time.Time, err error) {
 	text := "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-	if s.layout.kind == Postgres {
+	if l.kind == Postgres {
 		text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 	}
 	var micros int64
 	var bad error
-	err = s.conn.query(ctx, newStatement(s.layout.kind, text), func(columns [][]byte) {
+	err = on.query(ctx, newStatement(l.kind, text), func(columns [][]byte) {
 		micros, bad = strconv.ParseInt(string(columns[0]), 10, 64)
 	})
 	if err = errors.Join(err, bad); err != nil {

@@ -100,6 +100,36 @@ func TestCheck(t *testing.T) {
 	})
 }
 
+// TestCheckPublished has a message arrive, on the channel of each kind of lock.
+func TestCheckPublished(t *testing.T) {
+	t.Parallel()
+	for _, top := range topologies {
+		t.Run(top.name, func(t *testing.T) {
+			t.Parallel()
+			c := top.start(t, 1)[0]
+			for _, opts := range lockKinds {
+				if took, err := newLocker(t, c, opts).CheckPublished(t.Context(), "k"); err != nil || took <= 0 {
+					t.Errorf("%s %s: %v, %v", opts.Kind, opts.Format, took, err)
+				}
+			}
+		})
+	}
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		f := startFenced(t)
+		for name, tt := range map[string]struct{ rule, want string }{
+			"to subscribe": {"-subscribe", "subscribing to redisson_lock__channel:{k}: NOPERM"},
+			"the channel":  {"resetchannels", "subscribing to redisson_lock__channel:{k}: NOPERM"},
+			"to publish":   {"-publish", "publishing on redisson_lock__channel:{k}: NOPERM"},
+		} {
+			f.allow(t, tt.rule)
+			if _, err := newLocker(t, f.client, Options{}).CheckPublished(t.Context(), "k"); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
 // fenced is a Redis whose user "locks" may do what the rules allow.
 type fenced struct {
 	server *testbed.Redis

@@ -88,6 +88,7 @@ type doctor struct {
 	opts     doctorOptions
 	through  *url.URL
 	client   *http.Client
+	client2  *http.Client // of HTTP/2
 	headers  order.HeaderList
 	config   *config.Config
 	policies []gate.Policy
@@ -112,7 +113,7 @@ func newDoctor(env *environment, opts doctorOptions) (*doctor, error) {
 		}
 		d.headers = append(d.headers, [2]string{strings.ToLower(name), strings.TrimSpace(value)})
 	}
-	d.client = newProbeClient(opts.insecure)
+	d.client, d.client2 = newProbeClient(opts.insecure, false), newProbeClient(opts.insecure, true)
 	return d, nil
 }
 

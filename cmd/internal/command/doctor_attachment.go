@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -76,9 +77,9 @@ func (d *doctor) examineClocks(ctx context.Context) {
 	if p.report == nil {
 		return
 	}
-	d.compareClock("ordergate", p.report.Time, before, after)
+	d.compareClock("ordergate", ahead(p.report.Time, before, after))
 	if date, err := http.ParseTime(p.header.Get("Date")); err == nil {
-		d.compareClock("Envoy", date, before.Add(-time.Second), after)
+		d.compareClock("Envoy", ahead(date, before.Add(-time.Second), after))
 	}
 }
 
@@ -182,7 +183,10 @@ func (w *way) examine(ctx context.Context) {
 	if !w.examineProc(ctx) {
 		return
 	}
-	w.examineBody(ctx)
+	if req, ok := w.withBody(); ok {
+		w.examineBody(ctx, req)
+		w.examineTrailers(ctx, req)
+	}
 	w.examineTimeouts(ctx)
 	if !w.opts.toBackend {
 		w.skip(w.method+" answers", w.name, "not proved: add --to-backend")
@@ -225,6 +229,8 @@ func (w *way) isOfRule(check string, p *probe) bool {
 		w.fail(check, w.name, "compare match.host, and whether ordergate runs with this file", "no rule of the running ordergate matches %s %s at the host %s", r.Method, r.Target, r.Host)
 	case r.Rule != w.name:
 		w.fail(check, w.name, "let this rule stand before that one, or match otherwise", "its requests fall under rule %s", r.Rule)
+	case !r.Named && len(p.req.Body) >= len(w.req.Body): // its order is not in a body that was left out
+		w.fail(check, w.name, "let what names the order arrive; ordergate explain '"+r.Method+" "+r.Target+"' says more", "no order is read from what arrives: %s", r.Reason)
 	default:
 		return true
 	}
@@ -272,17 +278,23 @@ func (w *way) consequence() string {
 	return strings.Join(parts, " and ") + ", and the backend gets the path /.ordergate/not-bracketed"
 }
 
-// examineBody proves that ordergate sees bodies. It requests that of each settlement, wherever its ID is.
-func (w *way) examineBody(ctx context.Context) {
-	req := w.req
+// withBody returns a request with a body; not ok: ordergate would not read it. It requests that of each
+// settlement, wherever its ID is.
+func (w *way) withBody() (req order.Request, ok bool) {
+	req = w.req
 	switch {
 	case len(req.Body) > 0:
 	case w.method == http.MethodGet || w.method == http.MethodDelete || !w.policy.HasLock():
-		return
+		return req, false
 	default:
 		headers, _ := req.Header.(order.HeaderList)
 		req.Body, req.Header = []byte("{}"), append(slices.Clone(headers), [2]string{"content-type", "application/json"})
 	}
+	return req, true
+}
+
+// examineBody proves that ordergate sees bodies.
+func (w *way) examineBody(ctx context.Context, req order.Request) {
 	check := w.method + " bodies"
 	p := w.send(ctx, gate.StageProc, req, 0)
 	switch r := p.report; {
@@ -293,8 +305,6 @@ func (w *way) examineBody(ctx context.Context) {
 	case *r.Body != len(req.Body):
 		w.fail(check, w.name, "let no filter before ordergate change bodies", "of %d bytes ordergate has seen %d", len(req.Body), *r.Body)
 	case !w.isOfRule(check, &p):
-	case !r.Named:
-		w.fail(check, w.name, "ordergate explain '"+req.Method+" "+req.Target+"' says why", "the request is refused: %s", r.Reason)
 	case r.BodyMode != "" && r.BodyMode != "NONE":
 		w.skip(check, w.name, "seen, as request_body_mode is %s; whether mode_override is honoured is not proved: add --to-backend", r.BodyMode)
 	case r.Adapter == gate.AdapterProc:
@@ -302,6 +312,29 @@ func (w *way) examineBody(ctx context.Context) {
 	default:
 		w.ok(check, w.name, "seen")
 	}
+}
+
+// examineTrailers proves that ordergate sees how requests end that have trailers, which Envoy takes over
+// HTTP/2.
+func (w *way) examineTrailers(ctx context.Context, req order.Request) {
+	check := w.method + " trailers"
+	alone := req
+	alone.Body = nil
+	for _, one := range []order.Request{req, alone} {
+		p := w.doctor.send(ctx, probe{stage: gate.StageProc, rule: w.name, req: one, trails: true})
+		switch r := p.report; {
+		case r == nil && p.err != nil && !errors.Is(p.err, context.DeadlineExceeded):
+			w.skip(check, w.name, "not proved: the listener does not take HTTP/2 (%v)", p.err)
+			return
+		case r == nil, len(one.Body) > 0 && (r.Body == nil || *r.Body != len(one.Body)):
+			w.fail(check, w.name, doBody, "of a request of %d bytes that ends in trailers, Envoy does not show the end, so it fails", len(one.Body))
+			return
+		case !r.Trailers:
+			w.skip(check, w.name, "not proved: trailers do not arrive")
+			return
+		}
+	}
+	w.ok(check, w.name, "the end of a request is seen behind its body, and without one")
 }
 
 // examineLookupBody proves that a lookup's ID in the body is seen, by ext_authz or ext_proc.

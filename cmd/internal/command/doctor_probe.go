@@ -16,19 +16,28 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
 	// probeTimeout bounds a marked request, without its delay.
 	probeTimeout = 10 * time.Second
+	// probeTries and probePause repeat one for which Envoy had no room.
+	probeTries = 3
+	probePause = time.Second / 2
 	// maxProbeAnswer bounds the bytes read of an answer.
 	maxProbeAnswer = 256 << 10
 )
 
-func newProbeClient(insecure bool) *http.Client {
+// newProbeClient returns a client of HTTP/1.1, or of HTTP/2.
+func newProbeClient(insecure, http2 bool) *http.Client {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(!http2)
+	protocols.SetHTTP2(http2)
+	protocols.SetUnencryptedHTTP2(http2)
 	return &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives: true, DisableCompression: true,
+			DisableKeepAlives: true, DisableCompression: true, Protocols: protocols,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}, //nolint:gosec // by a flag
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -42,6 +51,7 @@ type probe struct {
 	delay  time.Duration
 	req    order.Request
 	others order.HeaderList
+	trails bool // by HTTP/2, with trailers
 
 	status int
 	header http.Header
@@ -88,8 +98,19 @@ func (d *doctor) askAdmin(request *http.Request, into any) error {
 	return nil
 }
 
-// send sends a marked request through Envoy.
+// send sends a marked request through Envoy. It tries again where Envoy has too many requests, of this
+// client or in all.
 func (d *doctor) send(ctx context.Context, p probe) probe {
+	for try := 1; ; try++ {
+		done := d.sendOnce(ctx, p)
+		crowded := done.report == nil && (done.status == http.StatusTooManyRequests || done.status == http.StatusServiceUnavailable)
+		if !crowded || p.delay > 0 || try == probeTries || wait.For(ctx, probePause) != nil {
+			return done
+		}
+	}
+}
+
+func (d *doctor) sendOnce(ctx context.Context, p probe) probe {
 	mark, err := d.mark(ctx, &p)
 	if err != nil {
 		p.err = err
@@ -102,8 +123,14 @@ func (d *doctor) send(ctx context.Context, p probe) probe {
 		p.err = err
 		return p
 	}
+	client := d.client
+	if p.trails {
+		client = d.client2
+		request.Trailer = http.Header{"X-Doctor": {"1"}}
+		request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(p.req.Body)), -1
+	}
 	began := time.Now()
-	response, err := d.client.Do(request)
+	response, err := client.Do(request)
 	p.took = time.Since(began)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -155,6 +182,9 @@ func (p *probe) outcome() string {
 	case p.header.Get(gate.HeaderVerdict) != "":
 		return fmt.Sprintf("an ordergate has answered %d with the verdict %s, and did not accept the mark: the header x-ordergate-doctor is removed on the way, or that ordergate has another Redis, or a clock that is %v away",
 			p.status, p.header.Get(gate.HeaderVerdict), gate.MarkValid)
+	}
+	if p.status == http.StatusTooManyRequests {
+		return "a limit of Envoy's refuses it (429): send fewer requests from here meanwhile"
 	}
 	return fmt.Sprintf("the answer was not ordergate's: status %d of %q", p.status, p.header.Get("Server"))
 }

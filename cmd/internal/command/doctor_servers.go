@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
@@ -20,6 +22,9 @@ func (d *doctor) examineServers(ctx context.Context) {
 	d.examineReadiness(ctx)
 	d.examineRedis(ctx)
 	live := engine.CheckLive(ctx, d.config)
+	for _, name := range slices.Sorted(maps.Keys(live.Clocks)) {
+		d.compareClock("the database of "+name, live.Clocks[name])
+	}
 	for _, v := range slices.Concat(live.Problems, live.Misfits) {
 		d.fail("check --live", "", "", "%s: %s", v.Path, v.Message)
 	}
@@ -101,9 +106,33 @@ func (d *doctor) examineRedis(ctx context.Context) {
 		d.ok("redis", "", "%s", text)
 	}
 	d.examineRedisInfo(ctx, client)
+	d.examinePublished(ctx, client)
+	d.examineRights(ctx, client)
 	before := time.Now()
 	if there, err := client.Time(ctx).Result(); err == nil {
-		d.compareClock("Redis", there, before, time.Now())
+		d.compareClock("Redis", ahead(there, before, time.Now()))
+	}
+}
+
+// examinePublished proves that releases wake waiters.
+func (d *doctor) examinePublished(ctx context.Context, client redis.UniversalClient) {
+	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
+		if took, err := locking.CheckPublished(ctx, client, d.config, name); err != nil {
+			d.fail("redis", "", "give its user the rights that ordergate grants prints, and let no proxy stand in between", "lock %s: releases wake no waiter, so each waits for its next try: %v", name, err)
+		} else {
+			d.ok("redis", "", "lock %s: a release wakes waiters, within %.2f ms", name, took.Seconds()*1e3)
+		}
+	}
+}
+
+// examineRights reports whether the user may read a key that the file has no use for.
+func (d *doctor) examineRights(ctx context.Context, client redis.UniversalClient) {
+	const foreign = "doctor:foreign"
+	switch err := client.Exists(ctx, foreign).Err(); {
+	case err == nil:
+		d.skip("redis", "", "its user may do more than the file needs, such as reading the key %s: ordergate grants prints the rights", foreign)
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		d.ok("redis", "", "its user may not read other keys")
 	}
 }
 
@@ -145,11 +174,16 @@ func isOlder(version, than string) bool {
 	return slices.Compare(a[:], b[:]) < 0
 }
 
-// compareClock compares the time that a clock had between two times of this machine.
-func (d *doctor) compareClock(of string, there, before, after time.Time) {
-	off := max(before.Sub(there), there.Sub(after), 0)
-	if off > farClock {
-		d.fail("clocks", "", "synchronise clocks (NTP)", "that of %s is %v away", of, off.Round(time.Millisecond))
+// ahead returns how far a clock, which had the time there between two times of this machine, is ahead;
+// negative: behind.
+func ahead(there, before, after time.Time) time.Duration {
+	return max(there.Sub(after), 0) - max(before.Sub(there), 0)
+}
+
+// compareClock reports how far a clock is ahead of this machine's.
+func (d *doctor) compareClock(of string, off time.Duration) {
+	if off.Abs() > farClock {
+		d.fail("clocks", "", "synchronise clocks (NTP)", "that of %s is %v away", of, off.Abs().Round(time.Millisecond))
 	} else {
 		d.ok("clocks", "", "that of %s agrees with this one", of)
 	}

@@ -1,17 +1,21 @@
 package command
 
 import (
+	"database/sql"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // repositoryFiles returns the configurations of the repository that load without their data source
@@ -109,5 +113,56 @@ func TestHarmlessReads(t *testing.T) {
 				t.Errorf("%s: %s %s is one of %v", path, req.Method, req.Target, e.Actions)
 			}
 		}
+	}
+}
+
+// TestDoctorServers has servers of which each has something wrong, without an ordergate or Envoy.
+func TestDoctorServers(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	user := func(more ...string) []string {
+		return append([]string{"--appendonly", "yes", "--user", "gate", "on", ">secret", "~order:*", "~{order:*", "~redisson*", "~ordergate:*", "+@all"}, more...)
+	}
+	narrow, deaf, open := bed.Redis(user("&*")...), bed.Redis(user("resetchannels")...), bed.Redis()
+	db := bed.MariaDB()
+	setup, err := sql.Open("mysql", db.DSN())
+	bedtest.Check(t, err)
+	for _, statement := range []string{"CREATE DATABASE shop", "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)"} {
+		_, err := setup.ExecContext(t.Context(), statement)
+		bedtest.Check(t, err)
+	}
+	bedtest.Check(t, setup.Close())
+	dsn := db.Config()
+	dsn.DBName = "shop"
+	right := dsn.FormatDSN()
+	dsn.Params = map[string]string{"timestamp": strconv.FormatInt(time.Now().Add(-time.Hour).Unix(), 10)}
+	for name, tt := range map[string]struct {
+		redis, dsn string
+		want       []string
+	}{
+		"rights": {"addresses: [" + narrow.Addr() + "], username: gate, password_env: PW", right, []string{
+			"ok    redis: lock settlement: a release wakes waiters", "ok    redis: its user may not read other keys",
+			"ok    clocks: that of Redis agrees with this one", "ok    clocks: that of the database of sources.db agrees with this one"}},
+		"no channels": {"addresses: [" + deaf.Addr() + "], username: gate, password_env: PW", right, []string{
+			"FAIL  redis: lock settlement: releases wake no waiter, so each waits for its next try: subscribing to redisson_lock__channel:{order:lock:ordergate/probe}: NOPERM"}},
+		"all rights, and another time": {"addresses: [" + open.Addr() + "]", dsn.FormatDSN(), []string{
+			"-     redis: its user may do more than the file needs", "FAIL  redis: it does not write to disk as it goes",
+			"FAIL  clocks: that of the database of sources.db is 1h0m"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := writeConfig(t, "listen: {admin: 127.0.0.1:1}\nredis: {"+tt.redis+"}\nsources: {db: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, ascending: true}}\n"+
+				"filters: {orders: {sources: [db]}}\nlocks: {settlement: {key: \"order:lock:{id}\"}}"+liveRules)
+			env := func(key string) string { return map[string]string{"DSN": tt.dsn, "PW": "secret"}[key] }
+			var out, errs strings.Builder
+			if code := run(t.Context(), []string{"doctor", "--config", file, "--through", "http://127.0.0.1:1"}, &out, &errs, env); code != exitFailed {
+				t.Errorf("exit code %d, %s", code, errs.String())
+			}
+			for _, want := range append(tt.want, "FAIL  running ordergate: ") {
+				if !strings.Contains("\n"+out.String(), "\n"+want) {
+					t.Errorf("no %q in:\n%s", want, out.String())
+				}
+			}
+		})
 	}
 }
