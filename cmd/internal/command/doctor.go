@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -66,7 +67,7 @@ func doctorCommand(env *environment) *cobra.Command {
 			if d.config, err = env.load(); err != nil {
 				return err
 			}
-			if d.policies, err = policiesOffline(d.config); err != nil {
+			if d.policies, err = explain.Policies(d.config); err != nil {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			d.examine(cmd.Context())
@@ -108,7 +109,7 @@ func newDoctor(env *environment, opts doctorOptions) (*doctor, error) {
 	}
 	for _, h := range opts.headers {
 		name, value, ok := strings.Cut(h, ":")
-		if !ok || !isToken(name) {
+		if !ok || !explain.IsToken(name) {
 			return nil, fmt.Errorf("-H %q is not 'name: value'", h)
 		}
 		d.headers = append(d.headers, [2]string{strings.ToLower(name), strings.TrimSpace(value)})

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/timeouts"
@@ -117,7 +118,7 @@ func (d *doctor) examineReads(ctx context.Context) bool {
 // harmlessReads are reads that no rule takes for a write.
 func (d *doctor) harmlessReads() []order.Request {
 	reads := []order.Request{{Method: http.MethodGet, Target: gate.MarkedPath}}
-	g, err := gate.New(d.policies, stubRecorder{}, time.Now)
+	g, err := gate.New(d.policies, explain.StubRecorder{}, time.Now)
 	if err != nil {
 		return reads
 	}

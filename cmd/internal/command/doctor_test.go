@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -54,7 +55,7 @@ func repositoryFiles(t *testing.T) (all map[string]*config.Config) {
 func TestExamples(t *testing.T) {
 	files, rules := repositoryFiles(t), 0
 	for path, c := range files {
-		policies, err := policiesOffline(c)
+		policies, err := explain.Policies(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +78,8 @@ func TestExamples(t *testing.T) {
 					headers = append(headers, [2]string{p, `"doctor"`})
 				}
 				req.Header = headers
-				q := &explainer{Request: req, headers: headers}
-				e, err := q.explain(t.Context(), c)
+				q := &explain.Explainer{Request: req, Headers: headers}
+				e, err := q.Explain(t.Context(), c)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -97,15 +98,15 @@ func TestExamples(t *testing.T) {
 // TestHarmlessReads are no request of a rule that creates or settles.
 func TestHarmlessReads(t *testing.T) {
 	for path, c := range repositoryFiles(t) {
-		policies, err := policiesOffline(c)
+		policies, err := explain.Policies(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := &doctor{policies: policies}
 		reads := d.harmlessReads()
 		for _, req := range reads {
-			q := &explainer{Request: req}
-			e, err := q.explain(t.Context(), c)
+			q := &explain.Explainer{Request: req}
+			e, err := q.Explain(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,84 +2,18 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
-	"github.com/ordergate/ordergate/internal/condition"
-	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/locking"
-	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/presence"
-	"github.com/ordergate/ordergate/internal/rules"
-	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/internal/explain"
+	"github.com/ordergate/ordergate/internal/loader"
 )
-
-// explanation is the result of explain. Its JSON always has all keys; a key without a value
-// is null. Bytes of the request outside visible ASCII are written \xNN.
-type explanation struct {
-	Method   string     `json:"method"`
-	Target   string     `json:"target"`
-	Rule     *string    `json:"rule"`
-	Mode     *string    `json:"mode"`
-	Enforced *bool      `json:"enforced"` // null: no rule decides
-	Share    *string    `json:"share"`    // why the rule's share has the request, or leaves it out; null: no share
-	Actions  []string   `json:"actions"`
-	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
-	RawID    *string    `json:"raw_id"`   // of the first ID found, without its parts
-	ID       *string    `json:"id"`       // canonical, with its parts
-	IDs      []string   `json:"ids"`      // all canonical IDs, if a list names several
-	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
-	LockKeys []string   `json:"lock_keys"`
-	LimitKey *string    `json:"limit_key"` // of the permit that the settlement also needs
-	OnceKey  *string    `json:"once_key"`  // of the lock of the request's key (once: by)
-	Forgets  []string   `json:"forgets"`   // the stored answers that the call deletes
-	Verdict  *string    `json:"verdict"`   // null: decided at run time
-	Status   *int       `json:"status"`    // null: the backend's status, or decided at run time
-	Reason   *string    `json:"reason"`    // why ordergate refuses the request
-	Because  string     `json:"because"`   // the explanation in words
-	Answers  *meanings  `json:"answers"`   // what the backend's answers mean; null: their status tells
-	Possible []possible `json:"possible"`
-
-	Near     []neighbour `json:"near"`      // rules that the request, which no rule guards, misses by one thing
-	Part     *string     `json:"part"`      // the part of the request that Reason names
-	PartText *string     `json:"part_text"` // the part; of a long one, the text around the byte
-	Offset   *int        `json:"offset"`    // of Byte or Piece in the part, in bytes
-	Byte     *string     `json:"byte"`      // the faulty byte; null: not a single byte
-	Piece    *string     `json:"piece"`     // the faulty text, if it is longer than a byte
-	Live     []lockState `json:"live"`      // null without --live
-	Table    *tableState `json:"table"`     // null without --live, and where no table is asked
-	column   int         // of Byte or Piece in PartText
-	settle   *config.Settle
-	grpc     bool // the request is a gRPC call
-	create   *config.Create
-
-	Stored     []answerState    `json:"stored"`     // null without --live
-	Conditions []conditionState `json:"conditions"` // null without --live
-	rule       *config.Rule
-	places     []gate.AnswerPlace // of stored answers
-	values     []string           // of the headers that conditions use
-}
-
-// found is an ID and its location in the request.
-type found struct {
-	Place string `json:"place"`
-	Raw   string `json:"raw"` // as sent, in visible ASCII
-
-	id     *order.ID
-	part   string
-	text   string // of the part
-	offset int    // of raw in text, in bytes
-	raw    string // as sent
-}
 
 func explainCommand(env *environment) *cobra.Command {
 	var headers []string
@@ -91,7 +25,10 @@ func explainCommand(env *environment) *cobra.Command {
 		Example: "  ordergate explain 'POST /orders/42/settle' -H 'content-type: application/json' -d '{}'",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := newExplainer(args, headers)
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("explain: want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))}
+			}
+			q, err := explain.New(args[0], headers)
 			if err != nil {
 				return usageError{fmt.Errorf("explain: %w", err)}
 			}
@@ -106,12 +43,12 @@ func explainCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := q.explain(cmd.Context(), c)
+			e, err := q.Explain(cmd.Context(), c)
 			if err != nil {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			if live {
-				if err := e.readRedis(cmd.Context(), c); err != nil {
+				if err := e.ReadRedis(cmd.Context(), c); err != nil {
 					return err
 				}
 				if e.Table, err = lookUpTable(cmd.Context(), env, e); err != nil {
@@ -121,7 +58,7 @@ func explainCommand(env *environment) *cobra.Command {
 			if asJSON {
 				return admin.WriteJSON(env.stdout, e)
 			}
-			return e.print(env.stdout)
+			return e.Print(env.stdout)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "a header as 'name: value', any number of times; host is the authority")
@@ -129,51 +66,6 @@ func explainCommand(env *environment) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, its answer is stored and its conditions hold, and the table of a create whether it has the order; changes nothing")
 	return cmd
-}
-
-// explainer is a request with the rules that apply to it.
-type explainer struct {
-	order.Request
-	headers order.HeaderList
-	rules   []order.Rule
-	table   *order.Table
-	gate    *gate.Gate
-}
-
-// newExplainer parses a request line and headers. It does not change the target.
-func newExplainer(args, headers []string) (*explainer, error) {
-	if len(args) != 1 {
-		return nil, fmt.Errorf("want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))
-	}
-	q := &explainer{}
-	q.Method, q.Target, _ = strings.Cut(args[0], " ")
-	for _, version := range []string{" HTTP/1.0", " HTTP/1.1", " HTTP/2"} {
-		q.Target = strings.TrimSuffix(q.Target, version)
-	}
-	if !isToken(q.Method) || q.Target == "" {
-		return nil, fmt.Errorf("%q is not METHOD TARGET, as in 'POST /orders/42/settle'", args[0])
-	}
-	for _, h := range headers {
-		name, value, ok := strings.Cut(h, ":")
-		if !ok || !isToken(name) {
-			return nil, fmt.Errorf("-H %q is not 'name: value' (for the authority: 'host: ...')", h)
-		}
-		name, value = strings.ToLower(name), strings.Trim(value, " \t") // RFC 9110, 5.5
-		if name == "host" {
-			q.Host = value
-			continue
-		}
-		q.headers = append(q.headers, [2]string{name, value})
-	}
-	q.Header, q.BodyState = q.headers, order.BodyComplete
-	return q, nil
-}
-
-// isToken reports whether text is a valid method or header name (RFC 9110, 5.6.2).
-func isToken(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
 }
 
 // maxData bounds the bytes read of a body. It exceeds the largest max_body, 1 MiB, so the
@@ -196,181 +88,39 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(stdin, maxData))
 }
 
-// stubFilter is a filter without orders: it answers Unknown.
-type stubFilter struct{}
-
-func (stubFilter) MayContain(string) presence.Answer                       { return presence.Unknown }
-func (stubFilter) Query(context.Context, string) presence.Answer           { return presence.Unknown }
-func (stubFilter) Learn(context.Context, string) error                     { return errOnlyExplained }
-func (stubFilter) Followed() bool                                          { return false }
-func (stubFilter) CaughtUp(context.Context) bool                           { return false }
-func (stubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
-func (stubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
-
-// keyLocker returns the keys that the server would lock. It acquires no lock.
-type keyLocker struct{ locking.GateLocker }
-
-func (keyLocker) Acquire(_ context.Context, _ gate.LockRequest, then func(gate.Lease, error)) {
-	then(nil, errOnlyExplained)
-}
-
-var errOnlyExplained = errors.New("nothing is done here, only explained")
-
-// stubRecorder is a gate.Recorder that records nothing.
-type stubRecorder struct{}
-
-func (stubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
-func (stubRecorder) Refused(int, order.Reason)                                   {}
-func (stubRecorder) Closed(int, gate.Outcome, bool)                              {}
-func (stubRecorder) Learned(int, error)                                          {}
-func (stubRecorder) Once(int, gate.OnceResult)                                   {}
-
-// policiesOffline returns the policies of a configuration. It opens no connection.
-func policiesOffline(c *config.Config) ([]gate.Policy, error) {
-	return rules.Policies(context.Background(), c, offline{c})
-}
-
-// offline are the components of policies of a configuration that open no connection.
-type offline struct{ config *config.Config }
-
-func (offline) Filter(string) gate.Filter { return stubFilter{} }
-
-func (offline) Lookup(*config.Rule, *gate.Answers) gate.Lookup {
-	return gate.Lookup{Filter: stubFilter{}}
-}
-
-func (offline) Confirmer(*config.Rule) (gate.Confirmer, error) { return nil, nil }
-
-func (o offline) Locker(_ context.Context, name string, r *config.Rule, observe bool) (gate.Locker, error) {
-	return keyLocker{locking.KeyLocker(o.config, name, r, observe)}, nil
-}
-
-func (offline) Conditions(*config.Rule, []condition.Condition) gate.Conditions { return nil }
-
-// explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
-// It then finds the IDs, the lock keys and the part of the request behind the decision.
-func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
-	policies, err := policiesOffline(c)
+// lookUpTable looks the order of a create up, as the server does for an order that the filter does
+// not take for new. It returns nil if the server would look nothing up. It blocks for the timeout
+// of the rule's dedup at most.
+func lookUpTable(ctx context.Context, env *environment, e *explain.Explanation) (*explain.TableState, error) {
+	if e.Confirms() == "" || e.ID == nil {
+		return nil, nil
+	}
+	c, err := env.loadPart("filters", "rules", "sources")
 	if err != nil {
 		return nil, err
 	}
-	if q.gate, err = gate.New(policies, stubRecorder{}, time.Now); err != nil {
-		return nil, err
-	}
-	for _, p := range policies {
-		q.rules = append(q.rules, p.Rule)
-	}
-	if q.table, err = order.NewTable(q.rules); err != nil {
-		return nil, err
-	}
-	e := &explanation{
-		Method: q.Method, Target: visible(q.Target),
-		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),
-	}
-	decision, m, call := judge(ctx, q.gate, q.Request)
-	if m.Rule < 0 {
-		return e, q.explainUnmatched(e)
-	}
-	p := &policies[m.Rule]
-	e.rule = &c.Rules[m.Rule]
-	e.describeRule(e.rule)
-	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
-	p = e.share(q, p, &decision, m)
-	e.ids(q.find(&p.Rule), &p.Rule, m)
-	if call.NeedsLock {
-		e.locks(call, p)
-	}
-	if decision.Reason == order.NoReason {
-		e.explainUndecided(p, call)
-		return e, nil
-	}
-	e.setVerdict(e.replyTo(p, &decision))
-	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
-	q.locateFault(e, p, decision.Reason, m)
-	return e, nil
-}
-
-// judge returns the gate's decision on a request, without its filter and locks if they decide.
-func judge(ctx context.Context, g *gate.Gate, req order.Request) (gate.Decision, order.Match, *gate.Call) {
-	d, m := g.Screen(ctx, req), g.Match(req)
-	call := g.Open(req)
-	if d.Reason == order.NoReason && call.Decision.Reason != order.NoReason { // of its key, or its headers
-		d.Reason, d.Verdict = call.Decision.Reason, call.Decision.Verdict
-	}
-	return d, m, call
-}
-
-// locks adds the locks that the call takes, and the stored answers that it looks for or deletes.
-func (e *explanation) locks(call *gate.Call, p *gate.Policy) {
-	e.places, e.values = call.AnswerPlaces(), call.ConditionHeaders()
-	e.LockKey, e.OnceKey, e.LimitKey = new(call.Key()), nilIf("", call.OnceKey()), nilIf("", call.LimitKey())
-	if p.Settle == nil {
-		return
-	}
-	for _, id := range e.IDs {
-		key := p.Settle.Lock.Key(id)
-		e.LockKeys = append(e.LockKeys, key)
-		if p.Settle.Once == nil {
+	state := &explain.TableState{Source: e.Confirms()}
+	for i := range c.Rules {
+		if c.Rules[i].Name != *e.Rule {
 			continue
 		}
-		for _, name := range p.Settle.Once.Forget {
-			if name == gate.AllAnswers {
-				continue
-			}
-			e.Forgets = append(e.Forgets, redislock.StoredKey(key, name))
-			e.places = append(e.places, gate.AnswerPlace{LockKey: key, Name: name})
+		confirmer, err := loader.NewConfirmer(c, &c.Rules[i], slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		defer confirmer.Close()
+		exists, err := confirmer.Exists(ctx, *e.ID)
+		if err != nil {
+			state.Error = new(err.Error())
+		} else {
+			state.Exists = &exists
 		}
 	}
+	return state, nil
 }
 
-// explainUnmatched explains a request that no rule guards. It names the rule that exempts
-// the request, if there is one.
-func (q *explainer) explainUnmatched(e *explanation) error {
-	e.setVerdict(possible{Verdict: gate.VerdictNone.String()})
-	e.Because = "no rule matches its method, host and path: the request goes on"
-	if q.Host == "" && slices.ContainsFunc(q.rules, func(r order.Rule) bool { return r.Host != "" }) {
-		e.Because += " (rules with match.host want -H 'host: ...')"
-	}
-	guarding := slices.Clone(q.rules)
-	for i := range guarding {
-		guarding[i].Pass = false
-	}
-	table, err := order.NewTable(guarding)
-	if err != nil {
-		return err
-	}
-	m := table.Match(q.Request)
-	matches := !m.Screening && m.Reason != order.PathNear && m.Reason != order.OtherMethod
-	if m.Rule >= 0 && q.rules[m.Rule].Pass && matches {
-		e.Rule = &q.rules[m.Rule].Name
-		e.Because = "the rule exempts it: the request goes on"
-		return nil
-	}
-	e.Near = q.neighbours()
-	return nil
-}
+// visible is admin.Visible.
+func visible(text string) string { return admin.Visible(text) }
 
-func (e *explanation) describeRule(r *config.Rule) {
-	e.Rule, e.Mode, e.Answers = &r.Name, new(r.Mode.String()), meaningsOf(r.Answer)
-	for _, a := range []struct {
-		name string
-		has  bool
-	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil}} {
-		if a.has {
-			e.Actions = append(e.Actions, a.name)
-		}
-	}
-}
-
-func (e *explanation) ids(all []found, rule *order.Rule, m order.Match) {
-	e.Found = append(e.Found, all...)
-	if len(all) > 0 && roleOf(rule, all[0].id) == roleOrder {
-		e.RawID = &all[0].Raw
-	}
-	if m.Result == order.Named {
-		e.ID, e.IDs = &m.ID, []string{m.ID}
-		if len(m.Batch) > 0 {
-			e.IDs = m.Batch
-		}
-	}
-}
+// nilIf is admin.NilIf.
+func nilIf[T comparable](none, value T) *T { return admin.NilIf(none, value) }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -121,7 +122,7 @@ func TestExplainOnce(t *testing.T) {
 	}
 
 	e, _ := explainJSON(t, nil, "--config", file, "--live", "POST /orders/42/settle", "-H", "x-tenant: acme", "-H", "x-day: 7")
-	if len(e.Stored) != 1 || e.Stored[0].State != stateStored || *e.Stored[0].Status != 201 || e.Stored[0].At.UnixMilli() != at.UnixMilli() || *e.Stored[0].Age < 300e9 {
+	if len(e.Stored) != 1 || e.Stored[0].State != explain.StateStored || *e.Stored[0].Status != 201 || e.Stored[0].At.UnixMilli() != at.UnixMilli() || *e.Stored[0].Age < 300e9 {
 		t.Errorf("got %+v", e.Stored)
 	}
 	if len(e.Conditions) != 4 || *e.Conditions[0].Holds || *e.Conditions[0].Key != "loaders:acme/42" || e.Conditions[3].Key != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -339,7 +340,7 @@ func TestExplainRefusesWrongUsage(t *testing.T) {
 }
 
 // explainJSON runs explain --json.
-func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, raw string) {
+func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explain.Explanation, raw string) {
 	t.Helper()
 	var out, errs strings.Builder
 	cmd := newCommand(&out, &errs, func(string) string { return "" })
@@ -430,26 +431,26 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 		target := pick(t, "before", "/limited/", "/part/", "/orders/", "/orders/", "/ORDERS/", "//orders/", "/batch", "/watched/", "/coded/", "/x/../orders/", "/index.php") + id +
 			pick(t, "after", "", "/settle", "/settle", "/settle/", "?") +
 			pick(t, "query", "", "?orderId=42", "?a=1&orderId=43&orderId=1", "?ORDERID=1", "?a;b", "?route=orders", "?_method=PUT")
-		args := []string{pick(t, "method", "GET", "POST", "DELETE") + " " + target}
+		line := pick(t, "method", "GET", "POST", "DELETE") + " " + target
 		var headers []string
 		for range rapid.IntRange(0, 3).Draw(t, "headers") {
 			headers = append(headers, pick(t, "header", "x-order-id: 42", "X_Order_Id: 1", "cookie: a; oid=42", "cookie: OID=1", formType, jsonType,
 				"content-encoding: gzip", "x-original-url: /", "connection: x-order-id", "host: pay.example", "a: b"))
 		}
-		q, err := newExplainer(args, headers)
+		q, err := explain.New(line, headers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		q.Body = []byte(pick(t, "body", "", "a=1&orderId=42", "orderid=4", `{"order":{"ids":[1,2]}}`, `{"order":{"ids":[1,"1"]}}`,
 			`{"merchantId":7}`, `{"merchantId":"07"}`, `{"merchantId":7,"MerchantId":7}`, `{"order":{"ids":{}}}`, `{"order":{"ids":[0x1]}}`, `{"ORDER":1}`, strings.Repeat("[", 70), rapid.String().Draw(t, "garbage")))
 
-		e, err := q.explain(t.Context(), c)
+		e, err := q.Explain(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d, call := m.Gate().Screen(t.Context(), q.Request), m.Gate().Open(q.Request)
 		compareDecision(t, e, &d, call, m.Gate())
-		if err := e.print(io.Discard); err != nil {
+		if err := e.Print(io.Discard); err != nil {
 			t.Error(err)
 		}
 		if err := admin.WriteJSON(io.Discard, e); err != nil {
@@ -458,7 +459,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 	})
 }
 
-func compareDecision(t *rapid.T, e *explanation, d *gate.Decision, call *gate.Call, g *gate.Gate) {
+func compareDecision(t *rapid.T, e *explain.Explanation, d *gate.Decision, call *gate.Call, g *gate.Gate) {
 	if call.NeedsLock != (e.LockKey != nil) || call.NeedsLock && call.Key() != *e.LockKey {
 		t.Errorf("lock key %q, explained as %+v", call.Key(), e)
 	}
@@ -482,7 +483,7 @@ func compareDecision(t *rapid.T, e *explanation, d *gate.Decision, call *gate.Ca
 		t.Errorf("verdict %v, explained as %+v", d.Verdict, e)
 	case call.NeedsLock && !(verdicts["acquired"] && verdicts["busy"] && verdicts["unavailable"]):
 		t.Errorf("a lock is needed, explained as %+v", e)
-	case e.Offset != nil && (*e.Offset < 0 || e.column > len(*e.PartText)):
-		t.Errorf("offset %d, column %d of %s", *e.Offset, e.column, *e.PartText)
+	case e.Offset != nil && (*e.Offset < 0 || e.Column > len(*e.PartText)):
+		t.Errorf("offset %d, column %d of %s", *e.Offset, e.Column, *e.PartText)
 	}
 }

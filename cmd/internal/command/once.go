@@ -13,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/lockmw/redislock"
@@ -52,7 +53,7 @@ func onceForgetCommand(env *environment, asJSON *bool) *cobra.Command {
 type storedReport struct {
 	Lock string `json:"lock"`
 	Name string `json:"name"`
-	answerState
+	explain.AnswerState
 	Bytes int `json:"bytes"` // of all that is stored; 0 after forget
 
 	lockKey string
@@ -60,7 +61,7 @@ type storedReport struct {
 
 // String describes the answer in one line.
 func (s storedReport) String() string {
-	return fmt.Sprintf("%s of lock %s  %s", s.Name, s.Lock, s.answerState)
+	return fmt.Sprintf("%s of lock %s  %s", s.Name, s.Lock, s.AnswerState)
 }
 
 // onStored acts on the stored answer at a place, and reports whether there was one.
@@ -130,7 +131,7 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 			continue
 		}
 		key := orderKey(d.Config, r.OrderLock(), r, canonical)
-		place := storedReport{Lock: r.OrderLock(), Name: o.Name, answerState: answerState{Key: redislock.StoredKey(key, o.Name)}, lockKey: key}
+		place := storedReport{Lock: r.OrderLock(), Name: o.Name, AnswerState: explain.AnswerState{Key: redislock.StoredKey(key, o.Name)}, lockKey: key}
 		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
@@ -148,11 +149,11 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, other
 
 // showStored reads a stored answer, without its body.
 func showStored(ctx context.Context, client redis.UniversalClient, s *storedReport) (found bool, err error) {
-	s.answerState, s.Bytes = readAnswer(ctx, client, gate.AnswerPlace{LockKey: s.lockKey, Name: s.Name})
+	s.AnswerState, s.Bytes = explain.ReadAnswer(ctx, client, gate.AnswerPlace{LockKey: s.lockKey, Name: s.Name})
 	if s.State == stateUnreachable {
 		return false, errors.New(*s.Error)
 	}
-	return s.State != stateNone, nil
+	return s.State != explain.StateNone, nil
 }
 
 // forgetStored deletes a stored answer, and appends an audit entry. It prints an error of the
@@ -162,7 +163,7 @@ func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedRe
 	if err != nil || n == 0 {
 		return false, err
 	}
-	s.State = stateForgotten
+	s.State = explain.StateForgotten
 	entry := audit.Entry{Who: operatorName(), Action: audit.Forgot, Lock: s.Lock, Key: s.Key, Reason: reason}
 	if err := audit.Append(ctx, client, entry); err != nil {
 		fmt.Fprintf(stderr, "once forget: forgotten, and ordergate locks audit will not show it: %v\n", err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/accesslog"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -138,7 +139,7 @@ type faultReport struct {
 	Offset    *int    `json:"offset"`
 	Byte      *string `json:"byte"`
 	Piece     *string `json:"piece"`
-	explained *explanation
+	explained *explain.Explanation
 }
 
 // seen counts a request of the log.
@@ -213,9 +214,9 @@ func (r *replayer) finish(ctx context.Context) (*replayReport, error) {
 		return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.first.Line, b.first.Line), cmp.Compare(a.why, b.why))
 	})
 	for _, f := range faults {
-		q := &explainer{Request: r.request(&f.entry)}
-		q.headers, _ = q.Header.(order.HeaderList)
-		e, err := q.explain(ctx, r.config)
+		q := &explain.Explainer{Request: r.request(&f.entry)}
+		q.Headers, _ = q.Header.(order.HeaderList)
+		e, err := q.Explain(ctx, r.config)
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +270,7 @@ func (r *replayReport) print(w io.Writer) error {
 		}
 		line("refused", "%s of %s: %s: %s", thousands(f.Requests), f.Rule, f.Reason, f.Because)
 		line("first", "%s", f.First)
-		f.explained.printFault(line)
+		f.explained.PrintFault(line)
 	}
 	if p := r.Peak; p != nil {
 		line("peak", "%s: %s of %s requests spared the backend, %.1f a second", p.Minute.Format("2006-01-02 15:04 -0700"), thousands(p.Spared), thousands(p.Requests), p.Rate)

@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/internal/accesslog"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
@@ -54,7 +55,7 @@ const shownCapacity = 4_000_000
 
 // replayFilter answers by a set of orders, or by what the log shows.
 type replayFilter struct {
-	stubFilter
+	explain.StubFilter
 	set   *filter.Filter // nil: the log shows which orders exist
 	shown *bloom.Filter
 	run   *replayer
@@ -89,7 +90,7 @@ func (f *replayFilter) Answered(id string, means gate.Meaning) bool {
 
 // replayComponents are the components of a replay's policies.
 type replayComponents struct {
-	offline
+	explain.Offline
 	filters map[string]*replayFilter
 }
 
@@ -125,7 +126,7 @@ func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) 
 			r.report.Observed = append(r.report.Observed, enforced.Rules[i].Name)
 		}
 	}
-	policies, err := rules.Policies(context.Background(), &enforced, replayComponents{offline{&enforced}, r.filters})
+	policies, err := rules.Policies(context.Background(), &enforced, replayComponents{explain.Offline{Config: &enforced}, r.filters})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func newReplayer(c *config.Config, sets map[string]*filter.Filter, host string) 
 		rule := &enforced.Rules[i]
 		r.rules = append(r.rules, r.prepare(rule, &policies[i]))
 	}
-	r.gate, err = gate.New(policies, stubRecorder{}, time.Now)
+	r.gate, err = gate.New(policies, explain.StubRecorder{}, time.Now)
 	return r, err
 }
 
@@ -144,8 +145,8 @@ func (r *replayer) prepare(rule *config.Rule, p *gate.Policy) ruleReplay {
 		policy:     p, overlaps: newOrderCount(), repeats: newOrderCount(),
 	}
 	r.report.Rules = append(r.report.Rules, rr.ruleReport)
-	e := explanation{Actions: []string{}}
-	if e.describeRule(rule); !rule.Pass {
+	e := explain.Explanation{Actions: []string{}}
+	if e.DescribeRule(rule); !rule.Pass {
 		rr.Actions = e.Actions
 	}
 	need := func(id *order.ID) {
@@ -232,7 +233,7 @@ func (r *replayer) judge(log string, e *accesslog.Entry) {
 	req := r.request(e)
 	r.means = gate.MeansNothing
 	r.gate.Answered(req, &gate.Response{Status: e.Status, Details: e.Details, Attempts: -1, AttemptHeader: -1})
-	d, m, call := judge(context.Background(), r.gate, req)
+	d, m, call := explain.Judge(context.Background(), r.gate, req)
 	if m.Rule < 0 {
 		r.report.Unmatched++
 		r.peak.add(e.Start, false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/lockreport"
 )
 
@@ -14,7 +15,7 @@ import (
 // JSON: a length of time is a number of seconds there, and its key says so.
 func TestDurationsAreSeconds(t *testing.T) {
 	for _, report := range []any{
-		explanation{}, sizing{}, sampleReport{}, lockreport.List{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
+		explain.Explanation{}, sizing{}, sampleReport{}, lockreport.List{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
 		admin.AddedReport{}, admin.ContainsReport{}, admin.FilterReport{}, admin.LoadReport{}, admin.SnapshotReport{},
 	} {
 		at := reflect.TypeOf(report)

@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// answerState is whether the answer of an earlier call is stored now.
-type answerState struct {
+// AnswerState is whether the answer of an earlier call is stored now.
+type AnswerState struct {
 	Key    string         `json:"key"`
 	State  string         `json:"state"`       // none, stored, suspended, other_type (no answer), unreachable; forgotten, after once forget
 	Rule   *string        `json:"rule"`        // whose answer it is; null: none
@@ -31,14 +32,14 @@ type answerState struct {
 }
 
 const (
-	stateNone      = "none"
-	stateStored    = "stored"
-	stateSuspended = "suspended"
-	stateForgotten = "forgotten"
+	StateNone      = "none"
+	StateStored    = "stored"
+	StateSuspended = "suspended"
+	StateForgotten = "forgotten"
 )
 
-// conditionState is whether a condition holds now, for one order.
-type conditionState struct {
+// ConditionState is whether a condition holds now, for one order.
+type ConditionState struct {
 	Name  string  `json:"name"`
 	Key   *string `json:"key"`   // null: a time
 	Holds *bool   `json:"holds"` // null: it could not be checked
@@ -50,8 +51,8 @@ var errEmbedded = errors.New("an embedded Redis is inside the serving process")
 
 // readOnce reads whether answers are stored for the request, and whether its conditions hold. It
 // blocks until Redis has answered, or ctx ends.
-func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
-	e.Stored, e.Conditions = []answerState{}, []conditionState{}
+func (e *Explanation) readOnce(ctx context.Context, c *config.Config) error {
+	e.Stored, e.Conditions = []AnswerState{}, []ConditionState{}
 	requires := e.rule != nil && len(e.LockKeys) > 0 && e.settle != nil && len(e.settle.Require) > 0
 	if len(e.places) == 0 && !requires {
 		return nil
@@ -72,11 +73,11 @@ func (e *explanation) readOnce(ctx context.Context, c *config.Config) error {
 }
 
 // readAnswers looks for stored answers. Failure is why there is no client.
-func (e *explanation) readAnswers(ctx context.Context, client redis.UniversalClient, failure error) {
+func (e *Explanation) readAnswers(ctx context.Context, client redis.UniversalClient, failure error) {
 	for _, place := range e.places {
-		s := answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateUnreachable}
+		s := AnswerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: lockreport.StateUnreachable}
 		if failure == nil {
-			s, _ = readAnswer(ctx, client, place)
+			s, _ = ReadAnswer(ctx, client, place)
 		} else {
 			s.Error = new(failure.Error())
 		}
@@ -84,19 +85,19 @@ func (e *explanation) readAnswers(ctx context.Context, client redis.UniversalCli
 	}
 }
 
-// readAnswer looks for a stored answer. It returns how many bytes are stored.
-func readAnswer(ctx context.Context, client redis.UniversalClient, place gate.AnswerPlace) (s answerState, size int) {
-	s = answerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: stateNone}
+// ReadAnswer looks for a stored answer. It returns how many bytes are stored.
+func ReadAnswer(ctx context.Context, client redis.UniversalClient, place gate.AnswerPlace) (s AnswerState, size int) {
+	s = AnswerState{Key: redislock.StoredKey(place.LockKey, place.Name), State: StateNone}
 	texts, err := redislock.ReadStored(ctx, client, place.Name, place.LockKey)
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		s.State, s.Error = stateOther, new(err.Error())
+		s.State, s.Error = lockreport.StateOther, new(err.Error())
 	case err != nil:
-		s.State, s.Error = stateUnreachable, new(err.Error())
+		s.State, s.Error = lockreport.StateUnreachable, new(err.Error())
 	case texts[0].Text != "":
 		s.describe(texts[0].Text)
-		if texts[0].Suspended && s.State == stateStored {
-			s.State = stateSuspended
+		if texts[0].Suspended && s.State == StateStored {
+			s.State = StateSuspended
 		}
 		size = len(texts[0].Text)
 	}
@@ -104,19 +105,19 @@ func readAnswer(ctx context.Context, client redis.UniversalClient, place gate.An
 }
 
 // describe adds what is known of a stored answer.
-func (s *answerState) describe(text string) {
+func (s *AnswerState) describe(text string) {
 	a, err := gate.SummarizeAnswer(text)
 	if err != nil {
-		s.State, s.Error = stateOther, new(err.Error())
+		s.State, s.Error = lockreport.StateOther, new(err.Error())
 		return
 	}
-	s.State, s.Rule, s.At = stateStored, new(visible(a.Rule)), &a.At
-	s.Age, s.Status = new(admin.SecondsOf(max(0, time.Since(a.At)))), nilIf(0, a.Status)
+	s.State, s.Rule, s.At = StateStored, new(admin.Visible(a.Rule)), &a.At
+	s.Age, s.Status = new(admin.SecondsOf(max(0, time.Since(a.At)))), admin.NilIf(0, a.Status)
 }
 
 // readConditions checks each condition, for each order of the request. Failure is why there is no
 // client.
-func (e *explanation) readConditions(ctx context.Context, client redis.UniversalClient, failure error) error {
+func (e *Explanation) readConditions(ctx context.Context, client redis.UniversalClient, failure error) error {
 	list, _, err := rules.Conditions(e.rule)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (e *explanation) readConditions(ctx context.Context, client redis.Universal
 		if found.Key != "" && failure != nil {
 			found.Err = failure
 		}
-		s := conditionState{Name: found.Name, Key: nilIf("", visible(found.Key)), Holds: &found.Holds}
+		s := ConditionState{Name: found.Name, Key: admin.NilIf("", admin.Visible(found.Key)), Holds: &found.Holds}
 		if found.Err != nil {
 			s.Holds, s.Error = nil, new(found.Err.Error())
 		}
@@ -140,29 +141,29 @@ func (e *explanation) readConditions(ctx context.Context, client redis.Universal
 }
 
 // String describes the state in one line.
-func (s answerState) String() string {
+func (s AnswerState) String() string {
 	switch s.State {
-	case stateNone:
+	case StateNone:
 		return s.Key + ": none stored"
-	case stateForgotten:
+	case StateForgotten:
 		return s.Key + ": forgotten"
-	case stateOther:
+	case lockreport.StateOther:
 		return s.Key + ": " + *s.Error
-	case stateUnreachable:
+	case lockreport.StateUnreachable:
 		return s.Key + ": store not reachable: " + *s.Error
 	}
 	status := "without its answer"
 	if s.Status != nil {
 		status = fmt.Sprintf("status %d", *s.Status)
 	}
-	if s.State == stateSuspended {
+	if s.State == StateSuspended {
 		status += "; suspended: a call that undoes it has not ended, or its outcome is unknown"
 	}
 	return fmt.Sprintf("%s: stored by rule %s at %s, %s ago, %s", s.Key, *s.Rule, s.At.Format(time.RFC3339), s.Age, status)
 }
 
 // String describes the state in one line.
-func (s conditionState) String() string {
+func (s ConditionState) String() string {
 	what := s.Name
 	if s.Key != nil {
 		what += " " + *s.Key
@@ -177,9 +178,9 @@ func (s conditionState) String() string {
 }
 
 // locateMissingHeaders names the headers that the request lacks.
-func (q *explainer) locateMissingHeaders(e *explanation, names []string) {
+func (q *Explainer) locateMissingHeaders(e *Explanation, names []string) {
 	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.ContainsFunc(q.headers, func(h [2]string) bool { return h[0] == name })
+		return slices.ContainsFunc(q.Headers, func(h [2]string) bool { return h[0] == name })
 	})
 	e.Because += ": there is no " + strings.Join(missing, ", ")
 }

@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ const maxRemoved = 100
 
 // locateByRemoval finds the one parameter of the query without which the rule accepts the
 // request. A parameter before those that the rule matches by is refused only with these.
-func (q *explainer) locateByRemoval(e *explanation, query string, m order.Match) bool {
+func (q *Explainer) locateByRemoval(e *Explanation, query string, m order.Match) bool {
 	path, _, _ := strings.Cut(q.Target, "?")
 	all := strings.Split(query, "&")
 	r, offset := q.Request, 0
@@ -32,11 +32,11 @@ func (q *explainer) locateByRemoval(e *explanation, query string, m order.Match)
 // them in order and stops at the first fault. So a binary search finds the shortest prefix
 // that the gate refuses for the same reason: its last element is the fault. Part is that of the
 // reason; same reports whether the gate refuses a request for it.
-func (q *explainer) locateByPrefix(e *explanation, part string, same func(order.Request) bool) {
+func (q *Explainer) locateByPrefix(e *Explanation, part string, same func(order.Request) bool) {
 	// The content-* headers stay. Without them the gate would not read the body, and the
 	// search would blame them for a fault in it.
 	var stay, others order.HeaderList
-	for _, h := range q.headers {
+	for _, h := range q.Headers {
 		if strings.HasPrefix(h[0], "content-") {
 			stay = append(stay, h)
 		} else {
@@ -65,7 +65,7 @@ func (q *explainer) locateByPrefix(e *explanation, part string, same func(order.
 	q.locatePair(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
 }
 
-func (q *explainer) locatePair(e *explanation, part, text string, refused func(string) bool) bool {
+func (q *Explainer) locatePair(e *Explanation, part, text string, refused func(string) bool) bool {
 	ends, starts := []int{0}, []int{0}
 	for offset, pair := range pairs(text, "&") {
 		starts, ends = append(starts, offset), append(ends, offset+len(pair))

@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"bytes"
@@ -10,13 +10,14 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
 // find returns the IDs in the locations that the rule reads, then the parts, the ID of its limit last. It is
 // less strict than the gate: it only serves to display IDs, and the gate judges them.
-func (q *explainer) find(rule *order.Rule) (all []found) {
+func (q *Explainer) find(rule *order.Rule) (all []found) {
 	for i := range rule.IDs {
 		all = append(all, q.findID(rule, &rule.IDs[i])...)
 	}
@@ -59,10 +60,10 @@ func roleOf(rule *order.Rule, id *order.ID) role {
 	return roleOrder
 }
 
-func (q *explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
+func (q *Explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	add := func(place, part, text, raw string, offset int) {
-		all = append(all, found{Place: place, Raw: visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
+		all = append(all, found{Place: place, Raw: admin.Visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
 	}
 	inPairs := func(place, part, text, separator string) {
 		for offset, pair := range pairs(text, separator) {
@@ -82,7 +83,7 @@ func (q *explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
 	case order.InForm:
 		inPairs("form field "+id.Name, "body", string(q.Body), "&")
 	case order.InHeader, order.InCookie:
-		for _, h := range q.headers {
+		for _, h := range q.Headers {
 			switch {
 			case id.In == order.InHeader && h[0] == id.Name:
 				add("header "+id.Name, "header", h[1], h[1], 0)
@@ -172,7 +173,7 @@ func enterMember(d *jsontext.Decoder, name string) bool {
 
 // locateFault finds the part of the request that made the gate refuse it. The reason is that of
 // the match, unless the match has none.
-func (q *explainer) locateFault(e *explanation, p *gate.Policy, reason order.Reason, m order.Match) {
+func (q *Explainer) locateFault(e *Explanation, p *gate.Policy, reason order.Reason, m order.Match) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	part := reason.Part()
 	text := map[string]string{"path": path, "query": query, "body": string(q.Body), "method": q.Method}[part]
@@ -222,8 +223,8 @@ func (q *explainer) locateFault(e *explanation, p *gate.Policy, reason order.Rea
 
 // locateHeader marks a header that describes the body as the fault, or reports that it is
 // missing.
-func (q *explainer) locateHeader(e *explanation, name string) {
-	for _, h := range q.headers {
+func (q *Explainer) locateHeader(e *Explanation, name string) {
+	for _, h := range q.Headers {
 		if h[0] == name {
 			e.setFault("header", h[0]+": "+h[1], 0, h[0]+": "+h[1])
 			return
@@ -241,7 +242,7 @@ func lookedFor(ids ...order.ID) string {
 }
 
 // locateMissingPart names the first part that the request lacks.
-func (q *explainer) locateMissingPart(e *explanation, rule *order.Rule) {
+func (q *Explainer) locateMissingPart(e *Explanation, rule *order.Rule) {
 	for i := range rule.Parts {
 		p := &rule.Parts[i]
 		if !slices.ContainsFunc(e.Found, func(f found) bool { return f.id == &p.ID }) {
@@ -253,7 +254,7 @@ func (q *explainer) locateMissingPart(e *explanation, rule *order.Rule) {
 
 // locateMalformed finds the ID of the order, the part or the limit that its format refuses, and
 // the faulty byte in it.
-func (q *explainer) locateMalformed(e *explanation, m order.Match) {
+func (q *Explainer) locateMalformed(e *Explanation, m order.Match) {
 	var these []found
 	for _, f := range e.Found {
 		if roleOf(&q.rules[m.Rule], f.id) == roles[m.Reason] {
@@ -315,7 +316,7 @@ func firstInvalidByte(f order.Format, text string) int {
 var anyText = regexp.MustCompile(`(?s)\A.*\z`)
 
 // locateRepeated marks the ID that repeats an earlier ID as the fault.
-func (e *explanation) locateRepeated() {
+func (e *Explanation) locateRepeated() {
 	for i, f := range e.Found {
 		for _, earlier := range e.Found[:i] {
 			a, _ := earlier.id.Format.Canonical(earlier.raw)
@@ -332,7 +333,7 @@ const shownBefore, shownAfter = 30, 45
 
 // setFault sets the faulty part of the request. The fault is the byte at offset, or piece,
 // which begins there. Offset -1 means that the fault is the whole part.
-func (e *explanation) setFault(part, text string, offset int, piece string) {
+func (e *Explanation) setFault(part, text string, offset int, piece string) {
 	e.Part = &part
 	from, to := 0, min(len(text), max(offset, 0)+shownAfter)
 	before, after := "", ""
@@ -343,16 +344,16 @@ func (e *explanation) setFault(part, text string, offset int, piece string) {
 		after = "..."
 	}
 	if text != "" {
-		e.PartText = new(before + visible(text[from:to]) + after)
+		e.PartText = new(before + admin.Visible(text[from:to]) + after)
 	}
 	if offset < 0 {
 		return
 	}
 	e.Offset = &offset
-	e.column = len(before + visible(text[from:min(offset, len(text))]))
+	e.Column = len(before + admin.Visible(text[from:min(offset, len(text))]))
 	switch {
 	case piece != "":
-		e.Piece = new(visible(piece[:min(len(piece), 2*shownAfter)]))
+		e.Piece = new(admin.Visible(piece[:min(len(piece), 2*shownAfter)]))
 	case offset < len(text):
 		c := text[offset]
 		e.Byte = new(fmt.Sprintf("0x%02x", c))

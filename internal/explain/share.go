@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // share records whether the request is enforced, and why. It returns the policy that applies
 // to the request.
-func (e *explanation) share(q *explainer, p *gate.Policy, d *gate.Decision, m order.Match) *gate.Policy {
+func (e *Explanation) share(q *Explainer, p *gate.Policy, d *gate.Decision, m order.Match) *gate.Policy {
 	observed := p.Observe
 	if p.Share != nil {
 		// A decision without a rule depends on a body, which explain has: it is empty.
@@ -26,7 +26,7 @@ func (e *explanation) share(q *explainer, p *gate.Policy, d *gate.Decision, m or
 }
 
 // shareText says why a share has a request, or leaves it out.
-func (q *explainer) shareText(p *gate.Policy, m order.Match, observed bool) string {
+func (q *Explainer) shareText(p *gate.Policy, m order.Match, observed bool) string {
 	s := p.Share
 	switch {
 	case s.Header != "" && observed:

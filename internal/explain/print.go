@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"fmt"
@@ -7,18 +7,10 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
-
-	"github.com/ordergate/ordergate/internal/admin"
 )
 
-// visible is admin.Visible.
-func visible(text string) string { return admin.Visible(text) }
-
-// nilIf is admin.NilIf.
-func nilIf[T comparable](none, value T) *T { return admin.NilIf(none, value) }
-
-// print writes one line for each known property, its name first.
-func (e *explanation) print(w io.Writer) error {
+// Print writes one line for each known property, its name first.
+func (e *Explanation) Print(w io.Writer) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
@@ -70,7 +62,7 @@ func (e *explanation) print(w io.Writer) error {
 	for _, n := range e.Near {
 		line("near", "%s, but %s", n.Rule, n.Text)
 	}
-	e.printFault(line)
+	e.PrintFault(line)
 	e.Answers.print(line)
 	for _, l := range e.Live {
 		line("lock now", "%s", l)
@@ -91,14 +83,14 @@ func (e *explanation) print(w io.Writer) error {
 	return err
 }
 
-func (e *explanation) printFault(line func(name, format string, args ...any)) {
+func (e *Explanation) PrintFault(line func(name, format string, args ...any)) {
 	if e.Part == nil {
 		return
 	}
 	if e.PartText != nil {
 		line(*e.Part, "%s", *e.PartText)
 	}
-	indent := strings.Repeat(" ", e.column)
+	indent := strings.Repeat(" ", e.Column)
 	switch {
 	case e.Byte != nil:
 		line("byte", "%s^ %s, offset %d", indent, *e.Byte, *e.Offset)

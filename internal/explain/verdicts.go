@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ var conditionsWithLimit = [gate.Verdicts]string{
 }
 
 // conditionOf returns when the request gets a verdict.
-func (e *explanation) conditionOf(p *gate.Policy, v gate.Verdict) string {
+func (e *Explanation) conditionOf(p *gate.Policy, v gate.Verdict) string {
 	switch {
 	case v == gate.VerdictAcquired && len(e.LockKeys) == 0:
 		return "if it is the first call with its key"
@@ -54,17 +54,17 @@ func (e *explanation) conditionOf(p *gate.Policy, v gate.Verdict) string {
 }
 
 // dedups reports whether the request is a create whose order may exist.
-func (e *explanation) dedups(p *gate.Policy) bool {
+func (e *Explanation) dedups(p *gate.Policy) bool {
 	return p.Create != nil && p.Create.Dedup != nil && e.ID != nil
 }
 
-func (e *explanation) setVerdict(a possible) {
+func (e *Explanation) setVerdict(a possible) {
 	e.Possible, e.Verdict, e.Status = []possible{a}, &a.Verdict, a.Status
 }
 
 // explainUndecided explains a request that the gate does not refuse on its own. It lists
 // the verdicts that the filter and the locks can give.
-func (e *explanation) explainUndecided(p *gate.Policy, call *gate.Call) {
+func (e *Explanation) explainUndecided(p *gate.Policy, call *gate.Call) {
 	verdicts := call.Possible(e.ID != nil)
 	e.Because = e.becauseOf(p)
 	if len(verdicts) == 1 {
@@ -79,7 +79,7 @@ func (e *explanation) explainUndecided(p *gate.Policy, call *gate.Call) {
 }
 
 // becauseOf says what decides between the verdicts.
-func (e *explanation) becauseOf(p *gate.Policy) string {
+func (e *Explanation) becauseOf(p *gate.Policy) string {
 	locks := len(e.LockKeys) > 0
 	switch {
 	case e.dedups(p):
@@ -105,7 +105,7 @@ func (e *explanation) becauseOf(p *gate.Policy) string {
 }
 
 // replyTo returns the status that a client gets with a verdict.
-func (e *explanation) replyTo(p *gate.Policy, d *gate.Decision) possible {
+func (e *Explanation) replyTo(p *gate.Policy, d *gate.Decision) possible {
 	a := possible{Verdict: d.Verdict.String()}
 	if reply, _, ok := p.Reply(d.Refusal()); ok {
 		if e.grpc {

@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// lockState is the state of a lock that Redis reports now.
-type lockState struct {
+// LockState is the state of a lock that Redis reports now.
+type LockState struct {
 	Key     string         `json:"key"`
 	Server  *string        `json:"server"`       // of a quorum; null: the lock has a single server
 	State   string         `json:"state"`        // free, held, other_type (no lock of this kind), unreachable
@@ -27,8 +27,8 @@ type lockState struct {
 	foreign string // the value of the key, if it is not a lock of this kind
 }
 
-// readRedis reads from Redis what --live shows. It blocks for at most redisconn.Timeout, 1 s.
-func (e *explanation) readRedis(ctx context.Context, c *config.Config) error {
+// ReadRedis reads from Redis what --live shows. It blocks for at most redisconn.Timeout, 1 s.
+func (e *Explanation) ReadRedis(ctx context.Context, c *config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
 	e.Live = lockStates(ctx, c, e)
@@ -36,8 +36,8 @@ func (e *explanation) readRedis(ctx context.Context, c *config.Config) error {
 }
 
 // lockStates reads the locks that a request takes.
-func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
-	states := []lockState{}
+func lockStates(ctx context.Context, c *config.Config, e *Explanation) []LockState {
+	states := []LockState{}
 	if e.OnceKey != nil {
 		states = append(states, readLocks(ctx, c, e.rule.KeyLock(), []string{*e.OnceKey})...)
 	}
@@ -51,7 +51,7 @@ func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockSta
 }
 
 // readLocks reads locks of one kind from each of their servers.
-func readLocks(ctx context.Context, c *config.Config, lock config.Lock, keys []string) (states []lockState) {
+func readLocks(ctx context.Context, c *config.Config, lock config.Lock, keys []string) (states []LockState) {
 	if lock.Kind != config.LockQuorum {
 		return readServer(ctx, c.Redis, lock, nil, keys)
 	}
@@ -61,20 +61,20 @@ func readLocks(ctx context.Context, c *config.Config, lock config.Lock, keys []s
 	return states
 }
 
-func readServer(ctx context.Context, server *config.Redis, lock config.Lock, name *string, keys []string) []lockState {
-	states := make([]lockState, len(keys))
+func readServer(ctx context.Context, server *config.Redis, lock config.Lock, name *string, keys []string) []LockState {
+	states := make([]LockState, len(keys))
 	for i, key := range keys {
-		states[i] = lockState{Key: key, Server: name, Holders: []string{}}
+		states[i] = LockState{Key: key, Server: name, Holders: []string{}}
 	}
 	if err := readStates(ctx, server, lock, states); err != nil {
 		for i := range states {
-			states[i].State, states[i].Error = stateUnreachable, new(err.Error())
+			states[i].State, states[i].Error = lockreport.StateUnreachable, new(err.Error())
 		}
 	}
 	return states
 }
 
-func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
+func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []LockState) error {
 	if server.Mode == config.RedisEmbedded {
 		return errEmbedded
 	}
@@ -91,18 +91,18 @@ func readStates(ctx context.Context, server *config.Redis, lock config.Lock, sta
 	return nil
 }
 
-func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock config.Lock) error {
+func (s *LockState) read(ctx context.Context, client redis.UniversalClient, lock config.Lock) error {
 	kind := lockreport.KindOf(lock)
 	is, err := redislock.Inspect(ctx, client, kind, redislock.Format(lock.Format), s.Key)
 	if err != nil {
 		return err
 	}
-	s.State, s.foreign = stateFree, is.Foreign
+	s.State, s.foreign = lockreport.StateFree, is.Foreign
 	switch {
 	case is.Foreign != "":
-		s.State = stateOther
+		s.State = lockreport.StateOther
 	case is.Held():
-		s.State = stateHeld
+		s.State = lockreport.StateHeld
 	}
 	if is.Foreign == "" && kind == redislock.Semaphore {
 		s.Free = new(is.Free)
@@ -110,17 +110,17 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 			s.Free = new(lock.Permits)
 		}
 	}
-	if is.TTL > 0 && s.State != stateFree {
+	if is.TTL > 0 && s.State != lockreport.StateFree {
 		s.Left = new(admin.SecondsOf(is.TTL))
 	}
 	for _, h := range is.Holders {
-		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), lockreport.ShownOwner)]))
+		s.Holders = append(s.Holders, admin.Visible(h.Owner[:min(len(h.Owner), lockreport.ShownOwner)]))
 	}
 	return nil
 }
 
 // String describes the state in one line.
-func (s lockState) String() string {
+func (s LockState) String() string {
 	where := s.Key
 	if s.Server != nil {
 		where += " on " + *s.Server
@@ -131,15 +131,15 @@ func (s lockState) String() string {
 	}
 	by := strings.Join(s.Holders, "..., ") + "..."
 	switch {
-	case s.State == stateUnreachable:
+	case s.State == lockreport.StateUnreachable:
 		return where + ": store not reachable: " + *s.Error
-	case s.State == stateOther:
+	case s.State == lockreport.StateOther:
 		return where + ": held by something else, " + s.foreign + ", " + left
 	case s.Free != nil && len(s.Holders) > 0:
 		return fmt.Sprintf("%s: held by %s, permits left: %d", where, by, *s.Free)
 	case s.Free != nil:
 		return fmt.Sprintf("%s: %s, permits left: %d", where, s.State, *s.Free)
-	case s.State == stateHeld:
+	case s.State == lockreport.StateHeld:
 		return fmt.Sprintf("%s: held by %s, %s", where, by, left)
 	}
 	return where + ": free"

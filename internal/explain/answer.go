@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // meanings are the conditions under which a backend's answer has a meaning.
@@ -27,7 +28,7 @@ func meaningsOf(a *config.Answer) *meanings {
 func describeAll(conditions []config.AnswerCondition) []string {
 	texts := make([]string, len(conditions))
 	for i, c := range conditions {
-		texts[i] = visible(describeCondition(c))
+		texts[i] = admin.Visible(describeCondition(c))
 	}
 	return texts
 }

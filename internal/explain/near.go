@@ -1,4 +1,4 @@
-package command
+package explain
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -21,7 +22,7 @@ type neighbour struct {
 
 // neighbours returns the rules that the request misses by its method, its host, one segment of
 // its path or one parameter, in file order.
-func (q *explainer) neighbours() []neighbour {
+func (q *Explainer) neighbours() []neighbour {
 	all := []neighbour{}
 	for i := range q.rules {
 		if missed := q.differences(&q.rules[i]); len(missed) == 1 && missed[0].Text != "" && len(all) < maxNeighbours {
@@ -33,7 +34,7 @@ func (q *explainer) neighbours() []neighbour {
 
 // differences returns what keeps a rule from matching. A path that is far from the rule's has no
 // text.
-func (q *explainer) differences(r *order.Rule) (all []neighbour) {
+func (q *Explainer) differences(r *order.Rule) (all []neighbour) {
 	add := func(part, format string, args ...any) {
 		all = append(all, neighbour{r.Name, part, fmt.Sprintf(format, args...)})
 	}
@@ -44,7 +45,7 @@ func (q *explainer) differences(r *order.Rule) (all []neighbour) {
 		if q.Host == "" {
 			add("host", "it wants -H 'host: %s'", r.Host)
 		} else {
-			add("host", "the host is %s, not %s", visible(q.Host), r.Host)
+			add("host", "the host is %s, not %s", admin.Visible(q.Host), r.Host)
 		}
 	}
 	path, query, _ := strings.Cut(q.Target, "?")
@@ -63,7 +64,7 @@ func (q *explainer) differences(r *order.Rule) (all []neighbour) {
 		case len(got) == 0:
 			add("query", "it has no parameter %s=%s", name, strings.Join(want, " or "))
 		default:
-			add("query", "the parameter %s is %s, not %s", name, visible(got[0]), strings.Join(want, " or "))
+			add("query", "the parameter %s is %s, not %s", name, admin.Visible(got[0]), strings.Join(want, " or "))
 		}
 	}
 	return all
@@ -90,14 +91,14 @@ func pathDifference(r *order.Rule, path string) (text string, same bool) {
 	case len(differing) == 0 && literals > 0 && len(want) == len(got)+1:
 		return "the path lacks /" + want[len(got)], false
 	case len(differing) == 0 && literals > 0 && len(want)+1 == len(got):
-		return fmt.Sprintf("the path has /%s behind %s", visible(got[len(want)]), r.Path), false
+		return fmt.Sprintf("the path has /%s behind %s", admin.Visible(got[len(want)]), r.Path), false
 	case len(differing) == 1 && len(want) == len(got):
 		i := differing[0]
 		if got[i] == "" && literals > 0 {
 			return "the path has nothing for /" + want[i], false
 		}
 		if literals > 0 || isAlike(got[i], want[i]) {
-			return fmt.Sprintf("the path has /%s, not /%s", visible(got[i]), want[i]), false
+			return fmt.Sprintf("the path has /%s, not /%s", admin.Visible(got[i]), want[i]), false
 		}
 	}
 	return "", false
