@@ -126,13 +126,26 @@ func IsToken(text string) bool {
 // StubFilter is a filter without orders: it answers Unknown.
 type StubFilter struct{}
 
-func (StubFilter) MayContain(string) presence.Answer                       { return presence.Unknown }
-func (StubFilter) Query(context.Context, string) presence.Answer           { return presence.Unknown }
-func (StubFilter) Learn(context.Context, string) error                     { return errOnlyExplained }
-func (StubFilter) Followed() bool                                          { return false }
-func (StubFilter) CaughtUp(context.Context) bool                           { return false }
+// MayContain implements gate.Filter.
+func (StubFilter) MayContain(string) presence.Answer { return presence.Unknown }
+
+// Query implements gate.Filter.
+func (StubFilter) Query(context.Context, string) presence.Answer { return presence.Unknown }
+
+// Learn implements gate.Filter.
+func (StubFilter) Learn(context.Context, string) error { return errOnlyExplained }
+
+// Followed implements gate.Filter.
+func (StubFilter) Followed() bool { return false }
+
+// CaughtUp implements gate.Filter.
+func (StubFilter) CaughtUp(context.Context) bool { return false }
+
+// MarkIncomplete implements gate.Filter.
 func (StubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
-func (StubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
+
+// Abandoned implements gate.Filter.
+func (StubFilter) Abandoned(context.Context, string, time.Time) error { return errOnlyExplained }
 
 // keyLocker returns the keys that the server would lock. It acquires no lock.
 type keyLocker struct{ locking.GateLocker }
@@ -146,11 +159,20 @@ var errOnlyExplained = errors.New("nothing is done here, only explained")
 // StubRecorder is a gate.Recorder that records nothing.
 type StubRecorder struct{}
 
+// Decided implements gate.Recorder.
 func (StubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
-func (StubRecorder) Refused(int, order.Reason)                                   {}
-func (StubRecorder) Closed(int, gate.Outcome, bool)                              {}
-func (StubRecorder) Learned(int, error)                                          {}
-func (StubRecorder) Once(int, gate.OnceResult)                                   {}
+
+// Refused implements gate.Recorder.
+func (StubRecorder) Refused(int, order.Reason) {}
+
+// Closed implements gate.Recorder.
+func (StubRecorder) Closed(int, gate.Outcome, bool) {}
+
+// Learned implements gate.Recorder.
+func (StubRecorder) Learned(int, error) {}
+
+// Once implements gate.Recorder.
+func (StubRecorder) Once(int, gate.OnceResult) {}
 
 // Policies returns the policies of a configuration. It opens no connection.
 func Policies(c *config.Config) ([]gate.Policy, error) {
@@ -160,18 +182,23 @@ func Policies(c *config.Config) ([]gate.Policy, error) {
 // Offline are the components of policies of a configuration that open no connection.
 type Offline struct{ Config *config.Config }
 
+// Filter implements rules.Components.
 func (Offline) Filter(string) gate.Filter { return StubFilter{} }
 
+// Lookup implements rules.Components.
 func (Offline) Lookup(*config.Rule, *gate.Answers) gate.Lookup {
 	return gate.Lookup{Filter: StubFilter{}}
 }
 
+// Confirmer implements rules.Components.
 func (Offline) Confirmer(*config.Rule) (gate.Confirmer, error) { return nil, nil }
 
+// Locker implements rules.Components.
 func (o Offline) Locker(_ context.Context, name string, r *config.Rule, observe bool) (gate.Locker, error) {
 	return keyLocker{locking.KeyLocker(o.Config, name, r, observe)}, nil
 }
 
+// Conditions implements rules.Components.
 func (Offline) Conditions(*config.Rule, []condition.Condition) gate.Conditions { return nil }
 
 // Explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
@@ -277,6 +304,7 @@ func (q *Explainer) explainUnmatched(e *Explanation) error {
 	return nil
 }
 
+// DescribeRule adds what a rule does.
 func (e *Explanation) DescribeRule(r *config.Rule) {
 	e.Rule, e.Mode, e.Answers = &r.Name, new(r.Mode.String()), meaningsOf(r.Answer)
 	for _, a := range []struct {

@@ -31,6 +31,7 @@ type AnswerState struct {
 	Error  *string        `json:"error"`
 }
 
+// The states of a stored answer, beside those of a lock.
 const (
 	StateNone      = "none"
 	StateStored    = "stored"

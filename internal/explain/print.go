@@ -83,6 +83,7 @@ func (e *Explanation) Print(w io.Writer) error {
 	return err
 }
 
+// PrintFault writes the lines about the faulty part.
 func (e *Explanation) PrintFault(line func(name, format string, args ...any)) {
 	if e.Part == nil {
 		return

@@ -54,5 +54,5 @@ func CheckPublished(ctx context.Context, client redis.UniversalClient, c *config
 	defer shut()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return locker.CheckPublished(ctx, NewGateLocker(lock, 0, false).Key(probeID))
+	return locker.CheckPublished(ctx, newGateLocker(lock, 0, false).Key(probeID))
 }
