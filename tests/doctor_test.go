@@ -134,7 +134,8 @@ func TestDoctorNames(t *testing.T) {
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
 		return shortWaits(t)(yaml) + "  - name: pay-link\n    match: {methods: [GET], path: \"/pay/{id}\"}\n    id: {path: id}\n    settle: {lock: settlement}\n" +
-			"  - name: by-header\n    match: {methods: [GET], path: /order}\n    id: {header: x-order-id}\n    lookup: {filter: orders}\n"
+			"  - name: by-header\n    match: {methods: [GET], path: /order}\n    id: {header: x-order-id}\n    lookup: {filter: orders}\n" +
+			"  - name: pay-form\n    match: {methods: [POST], path: \"/form/{id}\"}\n    id: [{path: id}, {form: id}]\n    settle: {lock: settlement}\n"
 	}})
 	example := check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), b.addr()))
 	authz, proc := chainFilter(t, example, authzFilter), chainFilter(t, example, procFilter)
@@ -174,7 +175,7 @@ func TestDoctorNames(t *testing.T) {
 		"a route for writes by GET": {func(yaml string) string { return yaml }, nil,
 			[]string{"FAIL  rule pay-link, GET ext_proc: it is not reached, so nothing is locked, and the backend gets the path /.ordergate/not-bracketed", "FAIL  redis: it does not write to disk as it goes"}},
 		"nothing, to the backend": {mustCut("              - name: reads\n", "              - name: writes-by-get\n                match: { safe_regex: { regex: \"(?i)/+pay.*\" } }\n                route: { cluster: backend-writes, timeout: 30s }\n              - name: reads\n"), []string{"--to-backend"},
-			[]string{"ok    rule pay-link, GET ext_proc: reached behind ext_authz", "ok    rule pay-link, GET answers: seen to the end", "ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
+			[]string{"ok    rule pay-form, POST bodies: seen", "ok    rule pay-link, GET ext_proc: reached behind ext_authz", "ok    rule pay-link, GET answers: seen to the end", "ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
 	} {
 		changed := tt.envoy(example)
 		other := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}

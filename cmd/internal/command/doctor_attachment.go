@@ -289,7 +289,11 @@ func (w *way) withBody() (req order.Request, ok bool) {
 		return req, false
 	default:
 		headers, _ := req.Header.(order.HeaderList)
-		req.Body, req.Header = []byte("{}"), append(slices.Clone(headers), [2]string{"content-type", "application/json"})
+		body, kind := "{}", "application/json"
+		if slices.ContainsFunc(w.policy.Rule.IDs, func(id order.ID) bool { return id.In == order.InForm }) {
+			body, kind = "doctor=1", "application/x-www-form-urlencoded"
+		}
+		req.Body, req.Header = []byte(body), append(slices.Clone(headers), [2]string{"content-type", kind})
 	}
 	return req, true
 }

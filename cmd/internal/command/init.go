@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -288,11 +289,30 @@ func (a *initAnswers) next(path, envoy string) string {
 	if a.log != "" && a.log != "-" {
 		log = a.log
 	}
-	return "wrote " + path + ", which only observes\n" + envoy + "\nNext:\n" +
-		"  ordergate replay --config " + path + " " + log + "   what it would have done\n" +
-		"  ordergate grants --config " + path + "   the rights in the database and in Redis\n" +
-		"  export " + a.dsnEnv + "=...\n" +
-		"  ordergate check --live --config " + path + "\n" +
-		"  ordergate envoy --config " + path + " --backend HOST:PORT > envoy.yaml   for your service\n" +
-		"  ordergate doctor --config " + path + " --through URL   once both run: what is missing\n"
+	with := ""
+	if path != defaultFile {
+		with = " --config " + path
+	}
+	name, table, ok := strings.Cut(a.table, ".")
+	if !ok || table == "" || a.database != config.SourceMySQL {
+		name = "DATABASE"
+	}
+	dsn := map[string]string{config.SourceMySQL: "mysql://ordergate:PASSWORD@127.0.0.1:3306/", config.SourcePostgres: "postgres://ordergate:PASSWORD@127.0.0.1:5432/"}[a.database] + name
+	var b strings.Builder
+	fmt.Fprintf(&b, "wrote %s, which only observes\n%s\nNext:\n", path, envoy)
+	lines := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, line := range [][2]string{
+		{"ordergate replay" + with + " " + log, "what it would have done"},
+		{"ordergate grants" + with, "the rights in the database and in Redis"},
+		{"export " + a.dsnEnv + "='" + dsn + "'", ""},
+		{"ordergate check --live" + with, "whether Redis and the table are as it needs them"},
+		{"ordergate envoy" + with + " --backend HOST:PORT --out envoy.yaml", "for your service"},
+		{"ordergate serve" + with + " & envoy -c envoy.yaml &", ""},
+		{"ordergate doctor" + with + " --through http://127.0.0.1:10000", "what is missing"},
+		{"curl -s http://127.0.0.1:9194/metrics | grep observe", "what it would refuse"},
+	} {
+		fmt.Fprintln(lines, strings.TrimRight("  "+line[0]+"\t"+line[1], "\t"))
+	}
+	_ = lines.Flush()
+	return b.String()
 }

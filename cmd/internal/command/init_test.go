@@ -121,7 +121,7 @@ func TestInitProposes(t *testing.T) {
 		}},
 		{"another front controller", shopLog("GET /index.php?main_page=account_history_info&order_id=#", "GET /index.php?main_page=index", "POST /index.php?main_page=checkout_address", "POST /index.php?main_page=checkout_process", "POST /admin/index.php?cmd=orders&oID=#&action=update_order"), []string{
 			"query: {main_page: account_history_info}}\n    id: {query: order_id, format: digits}\n    lookup", "query: {main_page: checkout_process}}\n    create",
-			"query: {cmd: orders, action: update_order}}\n    id: {query: oID, format: digits}\n    lookup: {filter: orders}\n    settle",
+			"query: {cmd: orders, action: update_order}}\n    id: [{query: oID, format: digits}, {form: oID, format: digits}]   # a form's field may override it\n    lookup: {filter: orders}\n    settle",
 		}},
 		{"links that pay", shopLog("GET /orders/1795716760586#;jsessionid=AB", "GET /paySuccess?orderNo=1795716760586#"), []string{
 			`path: "/orders/{id}"}`, "methods: [GET, HEAD], path: /paySuccess}\n    id: {query: orderNo, format: digits}\n    lookup: {filter: orders}\n    settle",

@@ -69,6 +69,12 @@ func scalar(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
+// mayHaveForm reports whether requests whose ID is in the target may have a form, in which a backend
+// may look for the ID as well.
+func (s *sketch) mayHaveForm() bool {
+	return (s.place == "path" || s.place == "query") && slices.ContainsFunc(s.methods, func(m string) bool { return m == "POST" || m == "PUT" || m == "PATCH" })
+}
+
 func (s *sketch) match() string {
 	text := "{methods: [" + strings.Join(s.methods, ", ") + "], path: " + scalar(s.path)
 	if len(s.query) > 0 {
@@ -118,6 +124,9 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 			}
 			fmt.Fprintf(&rules, "\n  - name: %s\n    mode: observe\n    match: %s\n", name, s.match())
 			id := fmt.Sprintf("    id: {%s: %s, %s}\n", s.place, scalar(s.name), form)
+			if s.mayHaveForm() && group.name != "lookup" {
+				id = fmt.Sprintf("    id: [{%s: %s, %s}, {form: %[2]s, %[3]s}]   # a form's field may override it\n", s.place, scalar(s.name), form)
+			}
 			byCookie := s.place == "cookie" && group.name == "settle"
 			if s.place != "" && !byCookie {
 				rules.WriteString(id)

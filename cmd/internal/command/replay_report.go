@@ -254,7 +254,7 @@ func (r *replayReport) print(w io.Writer) error {
 	if l := r.Lookups; l.Requests > 0 {
 		line("lookups", "%s of %s refused (%s), of %s", thousands(l.Refused), thousands(l.Requests), percent(float64(l.Refused)/float64(l.Requests)), l.Orders)
 		if l.Unknown > 0 {
-			line("", "%s go on: their answers do not show whether the order exists", thousands(l.Unknown))
+			line("", "%s go on: their answers do not show whether the order exists (--sources or --csv does)", thousands(l.Unknown))
 		}
 	}
 	for _, rr := range r.Rules {

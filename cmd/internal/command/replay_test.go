@@ -84,7 +84,7 @@ pay      settle  1         not to be seen in a log 1
 no rule          1         
 
 lookups      2 of 7 refused (28.6%), of 1 order
-             1 go on: their answers do not show whether the order exists
+             1 go on: their answers do not show whether the order exists (--sources or --csv does)
 settlements  settle: 4 of 1 order
              1 overlapped another one of their order (by start and duration): 1 order
              1 came after one that succeeded (the stored answer would be given): 1 order

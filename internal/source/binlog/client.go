@@ -62,7 +62,7 @@ func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 		return s, err
 	}
 	if vars["log_bin"] != "ON" {
-		return s, follow.Permanent(errors.New("the server writes no binary log; start it with log_bin"))
+		return s, follow.Permanent(errors.New("the server writes no binary log; start it with log_bin and binlog_format=ROW"))
 	}
 	if format := vars["binlog_format"]; format != "ROW" {
 		return s, follow.Permanent(fmt.Errorf("the server's binlog_format is %s, which does not record rows; set it to ROW", format))
