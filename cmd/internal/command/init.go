@@ -37,6 +37,9 @@ var styles = map[string]string{
 	"spring": config.BackendSpring, "tomcat": config.BackendTomcat, "php-paths": config.BackendPHP, "php-front-controller": config.BackendPHP, "strict": config.BackendStrict,
 }
 
+// socketFolder is where the packages and the image have the sockets.
+const socketFolder = "/run/ordergate"
+
 func initCommand(env *environment) *cobra.Command {
 	var a initAnswers
 	cmd := &cobra.Command{
@@ -298,6 +301,10 @@ func (a *initAnswers) next(path, envoy string) string {
 		name = "DATABASE"
 	}
 	dsn := map[string]string{config.SourceMySQL: "mysql://ordergate:PASSWORD@127.0.0.1:3306/", config.SourcePostgres: "postgres://ordergate:PASSWORD@127.0.0.1:5432/"}[a.database] + name
+	folder := ""
+	if _, err := os.Stat(socketFolder); err != nil {
+		folder = "mkdir -m 700 " + socketFolder + " && "
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "wrote %s, which only observes\n%s\nNext:\n", path, envoy)
 	lines := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
@@ -307,7 +314,7 @@ func (a *initAnswers) next(path, envoy string) string {
 		{"export " + a.dsnEnv + "='" + dsn + "'", ""},
 		{"ordergate check --live" + with, "whether Redis and the table are as it needs them"},
 		{"ordergate envoy" + with + " --backend HOST:PORT --out envoy.yaml", "for your service"},
-		{"ordergate serve" + with + " & envoy -c envoy.yaml &", ""},
+		{folder + "ordergate serve" + with + " & envoy -c envoy.yaml &", ""},
 		{"ordergate doctor" + with + " --through http://127.0.0.1:10000", "what is missing"},
 		{"curl -s http://127.0.0.1:9194/metrics | grep observe", "what it would refuse"},
 	} {

@@ -151,6 +151,7 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 	fmt.Fprintf(&b, "# Written by ordergate init. Every rule observes: ordergate decides and counts, and changes nothing.\n"+
 		"# With \"mode: observe\" removed, a rule enforces.\n\n"+
 		"backend: %s   # how the service reads requests\n\n"+
+		"listen:   # sockets, which only Envoy reaches\n  authz: unix:"+socketFolder+"/authz.sock\n  proc:  unix:"+socketFolder+"/proc.sock\n\n"+
 		"redis:\n  addresses: [%s]   # without eviction: maxmemory-policy noeviction\n\n"+
 		"filters:\n  orders:\n    capacity: 1_000_000   # IDs\n    sources: [orders-db]\n\n"+
 		"sources:\n  # The variable %s has the data source name. The column is the ID as clients write it.\n"+
