@@ -103,7 +103,7 @@ func renderInvitation(dir string, sides []*side, st style) string {
 		return fmt.Sprintf("for i in 1 2; do curl -X POST '%s/orders/%d/settle?slow=2000' & done; wait", url, id)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\n", st.bold("Everything is still running. Try it, and end it with Ctrl-C."))
+	fmt.Fprintf(&b, "\n%s\n", st.bold("Everything is still running. See it at "+first.admin+"/, try it, and end it with Ctrl-C."))
 	for _, try := range [][]string{
 		{"an order that was made up, and one that exists",
 			"curl -i " + first.gated + "/orders/314159265358", "curl -i " + first.gated + "/orders/42"},

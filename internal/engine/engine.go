@@ -22,6 +22,7 @@ import (
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/page"
 	"github.com/ordergate/ordergate/internal/recurring"
@@ -165,7 +166,8 @@ func (m *Engine) openFilters(ctx context.Context) error {
 func (m *Engine) AdminServer(draining func() bool) *http.Server {
 	s := m.admin(draining)
 	of := page.New(page.Options{
-		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Refusals: &m.refusals, Filter: s.FilterReport, Logger: m.log,
+		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Refusals: &m.refusals,
+		Locks: func() *lockreport.Client { return lockreport.New(m.activeConfig(), m.redis) }, Filter: s.FilterReport, Logger: m.log,
 		Conditions: func(ctx context.Context) []health.Condition { return m.conditions(ctx, draining()) },
 		Sources:    func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
 	})

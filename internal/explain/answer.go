@@ -66,8 +66,8 @@ func describeCondition(c config.AnswerCondition) string {
 	return strings.Join(parts, " and ")
 }
 
-// print writes a line for each meaning that an answer can have, in the order in which they count.
-func (m *meanings) print(line func(name, format string, args ...any)) {
+// Print writes a line for each meaning that an answer can have, in the order in which they count.
+func (m *meanings) Print(line func(name, format string, args ...any)) {
 	if m == nil {
 		return
 	}

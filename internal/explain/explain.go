@@ -201,22 +201,45 @@ func (o Offline) Locker(_ context.Context, name string, r *config.Rule, observe 
 // Conditions implements rules.Components.
 func (Offline) Conditions(*config.Rule, []condition.Condition) gate.Conditions { return nil }
 
-// Explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
-// It then finds the IDs, the lock keys and the part of the request behind the decision.
+// Prepared is a configuration that requests are held against. It is safe for concurrent use.
+type Prepared struct {
+	config   *config.Config
+	policies []gate.Policy
+	rules    []order.Rule
+	gate     *gate.Gate
+	table    *order.Table
+}
+
+// Prepare prepares a configuration.
+func Prepare(c *config.Config) (p *Prepared, err error) {
+	p = &Prepared{config: c}
+	if p.policies, err = Policies(c); err != nil {
+		return nil, err
+	}
+	if p.gate, err = gate.New(p.policies, StubRecorder{}, time.Now); err != nil {
+		return nil, err
+	}
+	for _, policy := range p.policies {
+		p.rules = append(p.rules, policy.Rule)
+	}
+	p.table, err = order.NewTable(p.rules)
+	return p, err
+}
+
+// Explain is [Explainer.ExplainBy] for one request.
 func (q *Explainer) Explain(ctx context.Context, c *config.Config) (*Explanation, error) {
-	policies, err := Policies(c)
+	p, err := Prepare(c)
 	if err != nil {
 		return nil, err
 	}
-	if q.gate, err = gate.New(policies, StubRecorder{}, time.Now); err != nil {
-		return nil, err
-	}
-	for _, p := range policies {
-		q.rules = append(q.rules, p.Rule)
-	}
-	if q.table, err = order.NewTable(q.rules); err != nil {
-		return nil, err
-	}
+	return q.ExplainBy(ctx, p)
+}
+
+// ExplainBy calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
+// It then finds the IDs, the lock keys and the part of the request behind the decision.
+func (q *Explainer) ExplainBy(ctx context.Context, by *Prepared) (*Explanation, error) {
+	q.gate, q.rules, q.table = by.gate, by.rules, by.table
+	c, policies := by.config, by.policies
 	e := &Explanation{
 		Method: q.Method, Target: admin.Visible(q.Target),
 		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, Forgets: []string{}, Near: []neighbour{}, grpc: gate.IsGRPC(&q.Request),

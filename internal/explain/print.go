@@ -15,6 +15,30 @@ func (e *Explanation) Print(w io.Writer) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
 	}
+	e.Summary(line)
+	e.PrintFault(line)
+	e.Answers.Print(line)
+	for _, l := range e.Live {
+		line("lock now", "%s", l)
+	}
+	for _, s := range e.Stored {
+		line("answer now", "%s", s)
+	}
+	for _, s := range e.Conditions {
+		line("condition", "%s", s)
+	}
+	if e.Table != nil {
+		line("table now", "%s", e.Table)
+	}
+	if e.Live != nil && len(e.Live)+len(e.Stored)+len(e.Conditions) == 0 && e.Table == nil {
+		line("lock now", "nothing to ask: this request takes no lock")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Summary writes the lines about the decision.
+func (e *Explanation) Summary(line func(name, format string, args ...any)) {
 	line("request", "%s %s", e.Method, e.Target)
 	switch {
 	case e.Rule == nil:
@@ -62,25 +86,6 @@ func (e *Explanation) Print(w io.Writer) error {
 	for _, n := range e.Near {
 		line("near", "%s, but %s", n.Rule, n.Text)
 	}
-	e.PrintFault(line)
-	e.Answers.print(line)
-	for _, l := range e.Live {
-		line("lock now", "%s", l)
-	}
-	for _, s := range e.Stored {
-		line("answer now", "%s", s)
-	}
-	for _, s := range e.Conditions {
-		line("condition", "%s", s)
-	}
-	if e.Table != nil {
-		line("table now", "%s", e.Table)
-	}
-	if e.Live != nil && len(e.Live)+len(e.Stored)+len(e.Conditions) == 0 && e.Table == nil {
-		line("lock now", "nothing to ask: this request takes no lock")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // PrintFault writes the lines about the faulty part.
@@ -120,4 +125,29 @@ func (p possible) String() string {
 		return fmt.Sprintf("the backend's (%s if it were enforced)", ours)
 	}
 	return "the backend's"
+}
+
+// Marked is the part of a request with its fault.
+type Marked struct {
+	Part                 string
+	Before, Fault, After string // Fault is empty at the end of the part
+}
+
+// Marked returns the faulty part of the request; nil: there is none, or the fault is no single place.
+func (e *Explanation) Marked() *Marked {
+	if e.Part == nil || e.PartText == nil || e.Offset == nil {
+		return nil
+	}
+	text, size := *e.PartText, 0
+	switch {
+	case e.Piece != nil:
+		size = len(*e.Piece)
+	case e.Byte != nil && strings.Contains(*e.Byte, "'"):
+		size = 1
+	case e.Byte != nil:
+		size = len(`\x00`)
+	}
+	from := min(e.Column, len(text))
+	to := min(from+size, len(text))
+	return &Marked{*e.Part, text[:from], text[from:to], text[to:]}
 }

@@ -1,6 +1,8 @@
 package lockreport
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -117,6 +119,23 @@ func newHolder(h redislock.Holder, now time.Time) Holder {
 		r.Age = new(admin.SecondsOf(max(0, now.Sub(h.Since)))) // Since is by another clock than now
 	}
 	return r
+}
+
+// RawKey returns the key as Redis has it.
+func (r *Lock) RawKey() string { return r.state.Key }
+
+// At returns when Redis reported the lock, by its clock.
+func (r *Lock) At() time.Time { return r.state.At }
+
+// Digest identifies the holders of a lock on all of its servers, without their names.
+func Digest(reports []Lock) string {
+	sum := sha256.New()
+	for _, r := range reports {
+		for _, h := range r.state.Holders {
+			fmt.Fprintf(sum, "%q %d\n", h.Owner, h.Fence)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // timeLeft returns the time left of a key. It returns nil if the key does not exist or does

@@ -11,8 +11,8 @@ import (
 // prefix begins the paths of the page, but for /.
 const prefix = "/page/"
 
-// maxToken bounds the body with a token, in bytes.
-const maxToken = 8 << 10
+// maxForm bounds the body of a form without a request, in bytes.
+const maxForm = 16 << 10
 
 // policy lets the page use its own files alone.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -29,6 +29,9 @@ func (p *Page) Handler() http.Handler {
 	inside := http.NewServeMux()
 	inside.HandleFunc("GET /{$}", p.serveHome)
 	inside.HandleFunc("GET "+prefix+"events", p.serveEvents)
+	inside.HandleFunc("POST "+prefix+"lock", p.serveLock)
+	inside.HandleFunc("POST "+prefix+"release", p.serveRelease)
+	inside.HandleFunc("POST "+prefix+"try", p.serveTry)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case p.access.isExposed(r):
@@ -70,7 +73,7 @@ func (p *Page) fail(w http.ResponseWriter, status int, text string) {
 }
 
 func (p *Page) serveSignIn(w http.ResponseWriter, r *http.Request) {
-	if !p.readForm(w, r, maxToken) {
+	if !p.readForm(w, r, maxForm) {
 		return
 	}
 	if ok, wait := p.access.check(r, r.PostForm.Get("token")); !ok {

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"html/template"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -16,9 +17,11 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/wait"
 )
@@ -31,6 +34,7 @@ type Options struct {
 	Filter     func(name string) admin.FilterReport
 	Sources    func(filter string) []loader.SourceState
 	Refusals   *gate.RecentRefusals
+	Locks      func() *lockreport.Client                // the caller closes it
 	Conditions func(context.Context) []health.Condition // may block for a second
 	Logger     *slog.Logger
 }
@@ -44,6 +48,7 @@ type Page struct {
 
 	reading sync.Mutex
 	read    time.Time // when the conditions were read; guarded by reading
+	locks   lockLists
 
 	mu         sync.Mutex
 	history    history
@@ -53,6 +58,9 @@ type Page struct {
 	built      time.Time
 	fragments  []fragment
 	streams    int
+	refusals   []refusalView // that are shown
+	explainer  *explain.Prepared
+	explained  *config.Config // of explainer
 }
 
 // change is when a filter or a condition took its present state.
@@ -74,11 +82,12 @@ var files embed.FS
 var templates = template.Must(template.New("").Funcs(functions).ParseFS(files, "files/*.html"))
 
 // fragmentIDs are the parts in the order of the page.
-var fragmentIDs = []string{"state", "now", "filters", "refusals"}
+var fragmentIDs = []string{"state", "now", "locks", "filters", "refusals"}
 
 // New returns a page. Its history begins with Run.
 func New(o Options) *Page {
 	p := &Page{opts: o, ended: make(chan struct{}), since: make(map[string]change)}
+	p.locks.wake, p.locks.done = make(chan struct{}, 1), make(chan struct{})
 	p.access.token = string(o.Config().Listen.Token) // a reload does not change it
 	return p
 }
@@ -96,6 +105,9 @@ const (
 // Run notes what happens, until ctx ends: counts every 10 s, and since when filters and conditions are
 // as they are.
 func (p *Page) Run(ctx context.Context) {
+	var lists sync.WaitGroup
+	defer lists.Wait()
+	lists.Go(func() { p.runLocks(ctx) })
 	p.takeSample(time.Now())
 	due := time.Now().Add(sampleEvery)
 	for range wait.Every(ctx, time.Second) {
@@ -111,6 +123,12 @@ func (p *Page) Run(ctx context.Context) {
 
 // End ends the streams of events.
 func (p *Page) End() { p.end.Do(func() { close(p.ended) }) }
+
+func (p *Page) isLookedAt(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.looked) < lookedFor
+}
 
 // conditionsLast returns how long the conditions count: while the page is looked at, and while one has
 // a reason, for conditionsEvery.
@@ -224,9 +242,13 @@ func (p *Page) write(w http.ResponseWriter, status int, page whole) {
 
 func (p *Page) serveHome(w http.ResponseWriter, r *http.Request) {
 	p.noteConditions(r.Context(), conditionsEvery)
+	p.freshLocks(r.Context())
 	page := whole{Title: "ordergate", Parts: make(map[string]template.HTML), Live: true, Body: "home", At: time.Now().UnixMilli()}
 	for _, f := range p.current() {
 		page.Parts[f.ID] = f.HTML
 	}
+	p.mu.Lock()
+	page.Data = p.refusalsOf(p.opts.Config(), liveRefusals, math.MaxInt)
+	p.mu.Unlock()
 	p.write(w, http.StatusOK, page)
 }

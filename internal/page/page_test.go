@@ -11,14 +11,17 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -174,4 +177,80 @@ func TestEvents(t *testing.T) {
 	if most := 2000 * (time.Since(began).Seconds() + 2); float64(sent) > most {
 		t.Errorf("%d bytes after %v", sent, time.Since(began))
 	}
+}
+
+// TestTry explains requests: good ones, bad ones, and what is none.
+func TestTry(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for request, want := range map[string]string{
+		"POST /orders/42;x=1/settle":                                 "/orders/42<mark>;</mark>x=1/settle",
+		"curl -X POST 'http://shop/orders/42%2F/settle' -d '{}'":     "<mark>%</mark>2F",
+		"GET /orders/<script>alert(1)</script>":                      "&lt;script&gt;",
+		"curl http://shop/orders/7":                                  "if the order may exist",
+		"POST /orders/7/settle\ncontent-type: application/json\n\n{": "order:lock:7",
+		"curl 'http://shop":                                          "is open",
+	} {
+		if _, body, _ := b.do("POST", "/page/try", url.Values{"request": {request}}); !strings.Contains(body, want) || strings.Contains(body, "<script>") {
+			t.Errorf("%s: no %q in %s", request, want, body)
+		}
+	}
+	if status, _, _ := b.do("POST", "/page/try", url.Values{"request": {strings.Repeat("x", 10<<20)}}); status != 413 {
+		t.Errorf("10 MB: %d", status)
+	}
+}
+
+// TestRelease looks at a lock that Java left, and releases it by force.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis()
+	b := start(t, append([]string{"{mode: embedded}", "{addresses: [" + server.Addr() + "]}"}, withToken...)...)
+	b.do("POST", "/page/sign-in", url.Values{"token": {token}})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	hold := func(owner string) { bedtest.Check(t, client.HSet(t.Context(), "order:lock:4711", owner, 1).Err()) }
+	hold("0b0dd1f4-6d29-4d4b-8c7f-d5b8b1b8c7e1:52")
+	b.want("order:lock:4711")
+	lock := url.Values{"lock": {"settlement"}, "key": {"order:lock:4711"}}
+	_, body, _ := b.do("POST", "/page/lock", lock)
+	seen := regexp.MustCompile(`name="seen" value="(\w+)"`).FindStringSubmatch(body)
+	if seen == nil || !strings.Contains(body, "The backend may still work on this order") {
+		t.Fatal(body)
+	}
+	for _, tt := range []struct {
+		token, reason, seen string
+		status              int
+	}{
+		{"wrong", "gone", seen[1], 401}, {token, "", seen[1], 409}, {token, "gone", "other", 409}, {token, "the service is gone", seen[1], 200},
+	} {
+		form := url.Values{"token": {tt.token}, "reason": {tt.reason}, "seen": {tt.seen}, "lock": lock["lock"], "key": lock["key"]}
+		if status, body, _ := b.do("POST", "/page/release", form); status != tt.status {
+			t.Errorf("%+v: %d %s", tt, status, body)
+		}
+	}
+	if n := client.Exists(t.Context(), "order:lock:4711").Val(); n != 0 {
+		t.Error("the lock is still held")
+	}
+	b.want("No lock is held")
+	server.Kill()
+	b.want("because Redis does not answer")
+}
+
+// TestRefusals shows which part of a refused request was wrong.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	g, log := b.engine.Gate(), slog.New(slog.DiscardHandler)
+	for _, target := range []string{"/orders/<b>0042", "/orders/" + strings.Repeat("9", 10_000), "/orders/5;x"} {
+		req := order.Request{Method: "GET", Target: target, Header: order.HeaderList{{"x-request-id", "4d0e-1"}}, BodyState: order.BodyComplete}
+		d := g.Screen(t.Context(), req)
+		if !d.Refused {
+			t.Errorf("%.20s is not refused", target)
+		}
+		g.ReportRefused(log, &d, &req)
+	}
+	b.want("/orders/5<mark>;</mark>x")
+	b.want("/orders/<mark>&lt;</mark>b&gt;0042")
+	b.want("9</code>...")
+	b.want("request 4d0e-1")
 }

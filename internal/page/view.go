@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"maps"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,9 @@ type view struct {
 	State   state
 	Rules   []ruleView
 	Filters []filterView
+	Locks   lockList
+
+	Refusals []refusalView
 }
 
 type ruleView struct {
@@ -54,6 +58,9 @@ func (p *Page) look(now time.Time) *view {
 		f.Since = p.since["filter "+name].at
 		v.Filters = append(v.Filters, f)
 	}
+	v.Locks = p.lockList()
+	p.refusals = p.refusalsOf(c, 0, liveRefusals)
+	v.Refusals = p.refusals
 	v.State = p.stateOf(c, v)
 	return v
 }
@@ -118,6 +125,19 @@ func plotOf(points []point) (p plot) {
 
 // functions are those of the templates.
 var functions = template.FuncMap{
+	"ends":   func(at time.Time, left admin.Seconds) string { return clock(at.Add(time.Duration(left))) },
+	"escape": url.PathEscape,
+	"waiting": func(n *int) string {
+		switch {
+		case n == nil:
+			return "Redis does not show who waits"
+		case *n == 0:
+			return "Nobody waits"
+		case *n == 1:
+			return "1 process waits for it"
+		}
+		return fmt.Sprintf("%d processes wait for it", *n)
+	},
 	"clock": clock,
 	"rate":  rateText,
 	"wait":  waitText,
