@@ -89,7 +89,7 @@ func parseCurl(text string) (line string, headers []string, body string, err err
 		option, value, attached := words[i], "", false
 		if strings.HasPrefix(option, "--") {
 			option, value, attached = strings.Cut(option, "=")
-		} else if len(option) > 2 && option[0] == '-' && strings.Contains("XHdbAe", option[1:2]) {
+		} else if len(option) > 2 && option[0] == '-' && strings.IndexByte("XHdbAe", option[1]) >= 0 {
 			option, value, attached = option[:2], option[2:], true
 		}
 		takes := func() string {
