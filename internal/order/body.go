@@ -84,8 +84,8 @@ func usuallyHasNoBody(method string) bool {
 // ID from: some backends take them as the ID, as the method, or by them choose what runs.
 func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool) {
 	p := profiles[r.Backend]
-	concerned := len(r.IDs) > 0 || len(r.table.selectors) > 0 || s.otherMethod
-	if !s.hasBody || !(concerned && (s.json && p.members || s.form && p.parameters) || s.form && s.otherChoice) {
+	concerned := len(r.IDs) > 0 || len(r.table.selectors) > 0 || s.way&otherMethod != 0
+	if !s.hasBody || !(concerned && (s.json && p.members || s.form && p.parameters) || s.form && s.way&otherChoice != 0) {
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {

@@ -23,8 +23,7 @@ type headerFacts struct {
 	names       bool // a header names an order by another rule's location
 	method      string
 	host        string
-	otherMethod bool // another rule guards the path under other methods
-	otherChoice bool // another rule has the path, and matches by parameters
+	way         way
 }
 
 // readHeaders reads the headers once, and records IDs in them.

@@ -7,22 +7,22 @@ import (
 
 // matchOtherHosts checks whether a backend may assign the request to another host, and so
 // to another rule. Then its headers name that host, or its own host is ambiguous. Matched
-// is the match for its own host.
-func (t *Table) matchOtherHosts(req Request, matched Match) Match {
+// is the match for its own host. It returns the match that refuses such a request.
+func (t *Table) matchOtherHosts(req Request, matched *Match) (m Match, refused bool) {
 	own, isRules, isOdd := hostname(req.Host), false, !isPlainHost(req.Host)
 	for _, host := range t.hosts {
 		if strings.EqualFold(host, own) {
 			isRules = true
 		} else if isOdd || req.forwardsTo(host) {
-			if m := t.matchHost(host, req, matched); m.Reason == HostOverride {
-				return m
+			if m, refused = t.matchHost(host, req, matched); refused {
+				return m, true
 			}
 		}
 	}
 	if isRules && (isOdd || t.forwardsElsewhere(&req, own)) {
 		return t.matchHost("", req, matched)
 	}
-	return matched
+	return m, false
 }
 
 // The characters of a port, an IPv6 address and a name in an authority.
@@ -48,14 +48,14 @@ func isPlainHost(authority string) bool {
 }
 
 // matchHost refuses a request if a backend may assign it to another host with another rule.
-// Otherwise it returns matched. No rule has the host "".
-func (t *Table) matchHost(host string, req Request, matched Match) Match {
+// No rule has the host "".
+func (t *Table) matchHost(host string, req Request, matched *Match) (_ Match, refused bool) {
 	req.Host = host
-	m := t.match(&req)
+	m, _ := t.match(&req)
 	if m.Rule < 0 || m.Rule == matched.Rule || m.Screening && matched.Screening {
-		return matched // a requested body is checked for both
+		return m, false // a requested body is checked for both
 	}
-	return Match{Result: Ambiguous, Rule: m.Rule, Reason: HostOverride, Offset: -1, Screening: true}
+	return Match{Result: Ambiguous, Rule: m.Rule, Reason: HostOverride, Offset: -1, Screening: true}, true
 }
 
 // forwardsTo reports whether a header names a host that backends may use, if they trust a

@@ -86,7 +86,7 @@ const (
 	Unruled   Result = iota // no rule matches
 	Named                   // a rule matches and the ID is well-formed
 	Anonymous               // a rule matches, needs no ID, and there is none
-	NeedsBody               // a rule matches, and the ID, or something that may override it, is in the body: match again with it
+	NeedsBody               // a rule matches, and the ID, or something that may override it, is in the body: match with it, see [Table.MatchBody]
 	Invalid                 // a rule matches, and the ID is missing or malformed
 	Ambiguous               // backends may read the request in different ways
 	TooLarge                // a rule matches, and the body is larger than the rule allows
@@ -110,3 +110,21 @@ type Match struct {
 
 	Offset int // of the byte that caused Reason, in the part that Reason names; -1: not a single byte
 }
+
+// Found is the rule of a request without its body. It keeps nothing of the request's memory. The zero
+// value: the body may lead to any rule.
+type Found struct {
+	rule int
+	way  way
+}
+
+// way is how a rule was found.
+type way uint8
+
+const (
+	literal     way = 1 << iota // by the path
+	bare                        // by the path without its session
+	otherMethod                 // another rule guards the path under other methods
+	otherChoice                 // another rule has the path, and matches by parameters
+	screened                    // so what chooses a rule was screened
+)

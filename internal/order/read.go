@@ -17,16 +17,15 @@ const (
 	maxLocations = maxIDs + 1
 )
 
-// read reads the ID of a request for which f has found the rule. The path begins the target.
-func (r *compiled) read(f *finder, path, query string, req *Request) Match {
-	m := Match{Rule: f.best, Offset: -1}
+// read reads the ID of a request for which the rule was found. The path begins the target.
+func (r *compiled) read(found Found, path, query string, req *Request) Match {
+	m := Match{Rule: found.rule, Offset: -1}
 	var places [maxLocations]idText
 	into := places[:len(r.IDs)]
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	n := len(r.table.rules)
-	s := headerFacts{method: req.Method, host: req.Host, otherMethod: f.other < n, otherChoice: f.selecting < n}
+	s := headerFacts{method: req.Method, host: req.Host, way: found.way}
 	r.readHeaders(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false
