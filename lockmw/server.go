@@ -175,11 +175,8 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 			s.endUnseen(stream.Context(), call)
 			return nil
 		}
-		req.Body = body
-		req.BodyState = order.BodyComplete
-		named := call.BodyEndOnly // before the body, to ext_authz too
-		call = a.gate.Open(req)
-		if !call.Decision.Refused && !named && call.RefuseByBody(stream.Context()) {
+		req.Body, req.BodyState = body, order.BodyComplete
+		if call = call.WithBody(req); call.RefuseByBody(stream.Context()) {
 			call.ReportRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		}

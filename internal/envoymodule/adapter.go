@@ -145,7 +145,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 		}
 	}
 	s = &Stream{adapter: a, replies: d, envoy: e, bodyState: state}
-	return s.onResult(h, result), s
+	return s.onResult(h, &result), s
 }
 
 // refuse returns the answer to a refused request.

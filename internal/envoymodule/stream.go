@@ -16,6 +16,7 @@ type Stream struct {
 	stage      stage
 	body       []byte // of the request, as far as it was read
 	bodyState  order.BodyState
+	rule       order.Found // of a request whose body it reads
 	settles    bool // its rule does
 	completed  bool
 	answered   bool        // the response's headers have arrived, or ordergate has answered
@@ -109,25 +110,27 @@ func (s *Stream) requestTrailers() Step {
 func (s *Stream) screenBody(state order.BodyState) Step {
 	s.bodyState = state
 	h := s.envoy.Headers(Request)
-	return s.onResult(h, s.replies.gate.TryScreen(h.request(s.body, s.bodyState)))
+	result := s.replies.gate.TryScreenBody(h.request(s.body, s.bodyState), s.rule)
+	return s.onResult(h, &result)
 }
 
 // onResult continues with a verdict, or starts the work that leads to one.
-func (s *Stream) onResult(h Headers, result gate.TryResult) Step {
+func (s *Stream) onResult(h Headers, result *gate.TryResult) Step {
 	switch {
 	case result.NeedsBody:
+		s.rule = result.Found
 		return Step{Do: Read}
 	case result.Pending != nil:
 		s.stage = waiting
 		s.settles = s.replies.gate.Policies()[result.Decision.Rule].HasLock()
-		s.resolve(result.Pending)
+		s.resolve(*result)
 		return Step{Do: Wait}
 	}
-	return s.onDecision(h, &result.Decision)
+	return s.onDecision(h, result)
 }
 
 // resolve asks a filter whose orders are not in memory.
-func (s *Stream) resolve(a *gate.PendingLookup) {
+func (s *Stream) resolve(result gate.TryResult) {
 	s.mail.open(s.envoy)
 	s.adapter.spawn("a lookup", func() {
 		defer func() {
@@ -136,33 +139,34 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 				s.mail.post(s.replyToFault)
 			}
 		}()
-		d := a.Resolve(s.adapter.ctx)
+		result.Decision = result.Pending.Resolve(s.adapter.ctx)
 		s.mail.post(func() Step {
 			if s.answered {
 				return Step{} // Envoy has answered, or the client has left
 			}
-			if d.Refused { // do not read headers for a flood of refusals
-				return s.onDecision(nil, &d)
+			if result.Decision.Refused { // do not read headers for a flood of refusals
+				return s.onDecision(nil, &result)
 			}
-			return s.onDecision(s.envoy.Headers(Request), &d)
+			return s.onDecision(s.envoy.Headers(Request), &result)
 		})
 	})
 }
 
 // onDecision carries out a verdict.
-func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
+func (s *Stream) onDecision(h Headers, result *gate.TryResult) Step {
+	d := &result.Decision
 	var read *gate.Call // nil: the answer is not read
 	options := 0
 	if s.replies.readsAnswer(d) {
 		// Before headers are removed: that frees their memory.
-		if call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState)); call.NeedsAnswer {
+		if call := result.Open(h.request(s.body, s.bodyState)); call.NeedsAnswer {
 			read, options = call, len(call.AnswerOptions())
 		}
 	}
 	step, opens := s.replies.verdict(s.envoy, h, d, options)
 	if opens {
 		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
-		return s.openCall(h)
+		return s.openCall(h, result)
 	}
 	s.stage = passed
 	if step.Do == Refuse {
@@ -176,8 +180,8 @@ func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 }
 
 // openCall begins the call of a rule that creates or settles.
-func (s *Stream) openCall(h Headers) Step {
-	call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState))
+func (s *Stream) openCall(h Headers, result *gate.TryResult) Step {
+	call := result.Open(h.request(s.body, s.bodyState))
 	s.body = nil
 	if call.Decision.Refused {
 		s.adapter.reportRefused(s.replies.gate, s.envoy, h, &call.Decision)

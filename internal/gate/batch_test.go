@@ -59,18 +59,18 @@ func TestBatch(t *testing.T) {
 		if len(ids) > 1 {
 			m.Batch = ids
 		}
-		got := l.mayContain(m)
+		got := l.mayContain(&m)
 		if got != tt.look || len(f.queried) > 0 {
 			t.Errorf("%s: %d in memory, want %d; queried for %q", tt.ids, got, tt.look, f.queried)
 		}
 		if got == presence.NotInMemory {
-			got = l.lookUp(t.Context(), cloneIDs(m))
+			got = l.lookUp(t.Context(), cloneIDs(&m))
 		}
 		if got != tt.final {
 			t.Errorf("%s: %d, want %d", tt.ids, got, tt.final)
 		}
 	}
-	if got := (&Lookup{Filter: &mixed{}}).mayContain(order.Match{}); got != presence.Unknown {
+	if got := (&Lookup{Filter: &mixed{}}).mayContain(&order.Match{}); got != presence.Unknown {
 		t.Errorf("without an ID: %d", got)
 	}
 }

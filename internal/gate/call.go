@@ -43,9 +43,10 @@ type Call struct {
 	grpcStatus      string   // of gRPC's answer, in its trailers or alone in its headers
 	grpcEnded       bool     // gRPC's answer has ended, and its outcome is unknown
 	start           time.Time
+	rule            order.Found // for WithBody
 
 	Decision     Decision
-	NeedsBody    bool // call Open again, with the request's body
+	NeedsBody    bool // call WithBody
 	BodyEndOnly  bool // the gate needs the end of the body, not its content
 	NeedsLock    bool // call Acquire, then Granted
 	NeedsAnswer  bool // report the response's headers
@@ -235,7 +236,7 @@ func (c *Call) HidesPath() bool {
 // TrailersAlone reports that the request ended in trailers, without the body that Open
 // needs. The gate refuses it: Envoy lets an adapter restore a hidden path only with a body.
 func (c *Call) TrailersAlone() {
-	c.gate.refuse(c.policy, c.Decision.Rule, order.TrailersAlone, &c.Decision)
+	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
 }
 

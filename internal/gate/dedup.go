@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
@@ -60,16 +59,8 @@ func (d *Dedup) unconfirmed() Verdict {
 // goesOn reports, without blocking, that a create goes on: its order is certainly new, the
 // backend chooses it, or it is in a body that was not passed on, which ext_proc sees
 // ([Call.RefuseByBody]).
-func (d *Dedup) goesOn(m order.Match) bool {
+func (d *Dedup) goesOn(m *order.Match) bool {
 	return m.ID == "" || d.Filter.MayContain(m.ID) == presence.Absent
-}
-
-// decide returns the verdict on a matched request. It blocks as Decide does.
-func (d *Dedup) decide(ctx context.Context, m order.Match) Verdict {
-	if d.goesOn(m) {
-		return VerdictNone
-	}
-	return d.Decide(ctx, strings.Clone(m.ID))
 }
 
 // dedup returns the dedup of a rule; nil: it has none.

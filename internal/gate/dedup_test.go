@@ -232,7 +232,8 @@ func TestRefusedDuplicateTeachesNothing(t *testing.T) {
 	if d := b.gate.Screen(t.Context(), create("1")); !d.Refused {
 		t.Fatalf("%+v", d)
 	}
-	call := b.gate.OpenScreened(create("5"))
+	result := b.gate.TryScreen(create("5"))
+	call := result.Open(create("5"))
 	if !call.NeedsAnswer {
 		t.Fatalf("%+v", call)
 	}

@@ -127,7 +127,7 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 		cursor = next
 	}
 	if !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
-		g.refuse(&g.policies[d.Rule], d.Rule, order.HeadersTooLarge, d)
+		g.refuse(&g.policies[d.Rule], order.HeadersTooLarge, d)
 		d.GRPC = IsGRPC(req)
 	}
 }

@@ -16,7 +16,7 @@ const maxTokenBytes = 128
 
 // newLockRequest builds a lock request from copies of what the request holds. Size is the
 // size of the headers that the request keeps.
-func newLockRequest(p *Policy, m order.Match, header order.Header) (request LockRequest, size headerSize) {
+func newLockRequest(p *Policy, m *order.Match, header order.Header) (request LockRequest, size headerSize) {
 	request.Purpose = p.Rule.Name
 	presented, id, size := leaseAndRequestID(header)
 	if !p.Observe { // in observe mode no client receives a lease that it could present

@@ -30,7 +30,7 @@ func (g *Gate) Answered(req order.Request, r *Response) {
 		return
 	}
 	p := &g.policies[m.Rule]
-	if id := p.Lookup.watchedID(m, req.Method); id != "" {
+	if id := p.Lookup.watchedID(&m, req.Method); id != "" {
 		p.lookedUp(id, p.Answers.readLookup(r).ofLookup(nil, false, r.notFound()))
 	}
 }
@@ -38,7 +38,7 @@ func (g *Gate) Answered(req order.Request, r *Response) {
 // watchedID returns the ID that a request looks up. It returns "" if the backend's answer
 // proves nothing, or if no answer is needed. Only GET and HEAD ask whether an order exists.
 // With a list it is unclear which order is missing.
-func (l *Lookup) watchedID(m order.Match, method string) string {
+func (l *Lookup) watchedID(m *order.Match, method string) string {
 	known := m.Result == order.Named || m.Result == order.NeedsBody // mostly of an empty body
 	if l == nil || l.OnNotFound == nil && l.Verify == nil || !known || len(m.Batch) > 0 {
 		return ""

@@ -246,7 +246,7 @@ type onceChange struct {
 
 // prepareOnce reads what the request says about stored answers. The reason is why it is
 // refused.
-func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
+func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 	p, o := c.policy, onceCall{length: -1}
 	if p.Once != nil {
 		id, why := p.Once.Key.of(p.Rule.Name, req)
@@ -267,7 +267,7 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 	if o.order != nil {
 		o.caller = callerOf(o.order.Scope, req)
 		if o.order.Meanwhile { // the lock is the same for a forged signature
-			o.caller = hashOf(p.Rule.Tokens(&req)...)
+			o.caller = hashOf(p.Rule.Tokens(req)...)
 		}
 	}
 	if o.order == nil && o.key == nil {

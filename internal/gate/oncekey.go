@@ -33,7 +33,7 @@ const maxOnceHeader = 4096
 
 // of returns the ID of the request's key: a hash, so that Redis does not show it. "": the
 // request has no key. The reason is why it is refused.
-func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reason) {
+func (k *OnceKey) of(rule string, req *order.Request) (id string, why order.Reason) {
 	texts := []string{rule}
 	for _, name := range k.Scope {
 		value, n := onlyHeader(req.Header, name)
@@ -95,7 +95,7 @@ func repeatableTarget(target string) string {
 
 // repeatableBody returns the body, of multipart without the boundary: clients send the same form with
 // another one each time.
-func repeatableBody(req order.Request) string {
+func repeatableBody(req *order.Request) string {
 	contentType, _ := onlyHeader(req.Header, "content-type")
 	mediaType, params, _ := mime.ParseMediaType(contentType)
 	if strings.HasPrefix(mediaType, "multipart/") && params["boundary"] != "" {
@@ -106,7 +106,7 @@ func repeatableBody(req order.Request) string {
 
 // callerOf returns a hash of the headers that tell callers apart, "" if there are none of these.
 // The host belongs to them: a backend makes addresses of it. A session in the path is one of a cookie.
-func callerOf(scope []string, req order.Request) string {
+func callerOf(scope []string, req *order.Request) string {
 	if len(scope) == 0 {
 		return ""
 	}
@@ -145,7 +145,7 @@ var varyingNames = [...]string{
 // varying has a hash for each of varyingNames, "" if the request has no such header.
 type varying [len(varyingNames)]string
 
-func varyingOf(req order.Request) (v varying) {
+func varyingOf(req *order.Request) (v varying) {
 	for i, name := range varyingNames {
 		if texts := appendHeader(nil, req.Header, name); texts != nil {
 			v[i] = hashOf(texts...)

@@ -11,30 +11,39 @@ import (
 // needs nothing (NeedsLock and NeedsAnswer are false). If its Decision refuses the request,
 // answer it and drop the call. Open copies the ID, so the call does not keep the request's
 // memory.
-func (g *Gate) Open(req order.Request) *Call { return g.open(req, false) }
+func (g *Gate) Open(req order.Request) *Call {
+	var m order.Match
+	found := g.match(&req, order.Found{}, &m)
+	return g.open(&req, &m, found, false)
+}
 
-// OpenScreened is Open for a request that Screen or TryScreen has judged. It does not count
-// their decision again.
-func (g *Gate) OpenScreened(req order.Request) *Call { return g.open(req, true) }
+// WithBody returns the call of the request with the body that this one needs. Then call RefuseByBody.
+func (c *Call) WithBody(req order.Request) *Call {
+	var m order.Match
+	c.gate.match(&req, c.rule, &m)
+	whole := c.gate.open(&req, &m, order.Found{}, false)
+	if c.BodyEndOnly {
+		whole.bodyIDs = nil // ext_authz has seen them too
+	}
+	return whole
+}
 
-func (g *Gate) open(req order.Request, judged bool) *Call {
-	m := g.Match(req)
-	g.limitSize(&m, &req)
-	c := &Call{gate: g, Decision: Decision{Rule: m.Rule}}
+func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judged bool) *Call {
+	c := &Call{gate: g, rule: found, Decision: Decision{Rule: m.Rule}}
 	if m.Rule < 0 {
 		return c
 	}
 	c.start = g.now()
-	c.policy = g.policy(&m, &req)
+	c.policy = g.policy(m, req)
 	c.Decision.Observed = c.policy.Observe
-	c.Decision.GRPC = IsGRPC(&req)
+	c.Decision.GRPC = IsGRPC(req)
 	c.Decision.Action = c.policy.bracketAction()
 	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
 		req.BodyState == order.BodyComplete {
 		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)
 	}
 	if c.policy.HasCalls() || c.bodyIDs != nil || m.Result == order.NeedsBody {
-		c.line = lineOf(&req)
+		c.line = lineOf(req)
 	}
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
@@ -93,7 +102,7 @@ func (g *Gate) open(req order.Request, judged bool) *Call {
 
 // prepareLocks finds out which locks the call needs. It refuses a request whose locks cannot be
 // named, or not be shown to the backend.
-func (c *Call) prepareLocks(m order.Match, req order.Request) {
+func (c *Call) prepareLocks(m *order.Match, req *order.Request) {
 	var size headerSize
 	c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
 	c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
@@ -114,7 +123,7 @@ func (c *Call) prepareLocks(m order.Match, req order.Request) {
 	}
 	if why != order.NoReason {
 		c.once = nil
-		c.gate.refuse(c.policy, c.Decision.Rule, why, &c.Decision)
+		c.gate.refuse(c.policy, why, &c.Decision)
 		c.decide(c.Decision.Verdict)
 		if c.Decision.Refused {
 			c.NeedsAnswer = false
@@ -129,7 +138,7 @@ func (c *Call) prepareLocks(m order.Match, req order.Request) {
 
 // rejectUnreadable refuses and counts a request whose order cannot be determined. In
 // observe mode it passes the request, and counts it unless ext_authz has done so.
-func (c *Call) rejectUnreadable(m order.Match, header order.Header, judged bool) bool {
+func (c *Call) rejectUnreadable(m *order.Match, header order.Header, judged bool) bool {
 	if !isUnreadable(m) {
 		return false
 	}
@@ -158,41 +167,52 @@ const MaxSettlement = 1 << 20
 
 // Match finds the rule of a request. What a rule in observe mode cannot read may be a request of an
 // enforced rule that takes locks, and is its then: /orders/42%2Fsettle of a lookup.
-func (g *Gate) Match(req order.Request) order.Match {
-	m := g.table.Match(req)
-	if m.Rule >= 0 && g.policies[m.Rule].Observe && isUnreadable(m) {
-		if l := g.matchLocking(req); l.Rule >= 0 {
-			return l
-		}
-	}
+func (g *Gate) Match(req order.Request) (m order.Match) {
+	g.find(&req, order.Found{}, &m)
 	return m
 }
 
+// find is Match. It goes on with a rule that was found without the body, and returns the one that it
+// finds.
+func (g *Gate) find(req *order.Request, known order.Found, m *order.Match) (found order.Found) {
+	if known != (order.Found{}) {
+		*m = g.table.MatchBody(req, known)
+	} else {
+		*m, found = g.table.Find(req)
+	}
+	if m.Rule >= 0 && g.policies[m.Rule].Observe && isUnreadable(m) {
+		if l := g.matchLocking(req); l.Rule >= 0 {
+			*m, found = l, order.Found{}
+		}
+	}
+	return found
+}
+
+// match is find. It refuses a settlement whose body is too large to buffer.
+func (g *Gate) match(req *order.Request, known order.Found, m *order.Match) order.Found {
+	found := g.find(req, known, m)
+	if m.Rule >= 0 && (m.Result == order.Named || g.policies[m.Rule].Once != nil) && !isUnreadable(m) &&
+		g.policy(m, req).Locks() && req.Size() > MaxSettlement {
+		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
+	}
+	return found
+}
+
 // matchLocking is Match by the enforced rules that take locks.
-func (g *Gate) matchLocking(req order.Request) order.Match {
+func (g *Gate) matchLocking(req *order.Request) order.Match {
 	if g.locking == nil {
 		return order.Match{Rule: -1}
 	}
-	m := g.locking.Match(req)
+	m := g.locking.Match(*req)
 	if m.Rule >= 0 {
 		m.Rule = g.lockingRules[m.Rule]
 	}
 	return m
 }
 
-// limitSize refuses a settlement whose body is too large to buffer.
-func (g *Gate) limitSize(m *order.Match, req *order.Request) {
-	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(*m) {
-		return
-	}
-	if g.policy(m, req).Locks() && req.Size() > MaxSettlement {
-		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
-	}
-}
-
 // isIncomplete reports whether the lock has to wait for the rest of the request. Otherwise
 // a client could send the rest after its lease has ended, while another call holds the
 // lock.
-func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
+func (p *Policy) isIncomplete(m *order.Match, req *order.Request) bool {
 	return (p.Locks() || p.readsBody()) && (m.Result == order.Named || p.Once != nil) && req.BodyState == order.BodyUnseen
 }

@@ -66,9 +66,9 @@ func (g *Gate) Report(adapter string, mark *Mark, req order.Request) *Report {
 		}
 	}
 	slices.Sort(r.Headers)
-	if m := g.Match(req); m.Rule >= 0 && (!m.Screening || isUnreadable(m)) {
+	if m := g.Match(req); m.Rule >= 0 && (!m.Screening || isUnreadable(&m)) {
 		r.Rule = g.policies[m.Rule].Rule.Name
-		r.Named = !isUnreadable(m) && m.Result != order.NeedsBody
+		r.Named = !isUnreadable(&m) && m.Result != order.NeedsBody
 		r.Reason = m.Reason.String()
 	}
 	return r

@@ -12,37 +12,22 @@ import (
 // Screen judges a request before it goes to the backend. It blocks only if a filter does
 // not hold its orders in memory, or if a create has to be confirmed. It does not allocate for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
-	start := g.now()
-	m := g.Match(req)
-	g.limitSize(&m, &req)
-	d, p := g.begin(m, &req)
-	if p == nil {
-		return d
+	var r TryResult
+	if g.judge(&req, order.Found{}, false, &r); r.Pending != nil {
+		return r.Pending.Resolve(ctx)
 	}
-	switch {
-	case d.Verdict != VerdictNone || p.looksUpNothing(&m):
-	case p.Lookup != nil && m.ID == "" && m.Result == order.NeedsBody:
-		d.Verdict = VerdictUnknown // RefuseByBody counts the verdict
-		return d
-	case p.Lookup != nil:
-		a := p.Lookup.mayContain(m)
-		if a == presence.NotInMemory {
-			a = p.Lookup.lookUp(ctx, cloneIDs(m))
-		}
-		p.setPresence(&d, a, p.Lookup.watchedID(m, req.Method) != "")
-	default:
-		p.setVerdict(&d, p.Create.Dedup.decide(ctx, m))
-	}
-	d.GRPC = d.Refused && IsGRPC(&req)
-	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
-	return d
+	return r.Decision
 }
 
 // TryResult is a judgement that did not wait. It may be incomplete.
 type TryResult struct {
 	Decision  Decision
-	NeedsBody bool           // call TryScreen again, with the request's body
+	NeedsBody bool           // call TryScreenBody
 	Pending   *PendingLookup // memory does not hold the answer; nil: the judgement is complete
+	Found     order.Found    // for TryScreenBody
+
+	gate  *Gate
+	match order.Match // with Pending it keeps nothing of the request's memory
 }
 
 // PendingLookup is a judgement that takes time. It keeps nothing of the request's memory.
@@ -56,50 +41,80 @@ type PendingLookup struct {
 }
 
 // TryScreen is Screen for an adapter that must not block.
-func (g *Gate) TryScreen(req order.Request) TryResult {
-	start := g.now()
-	m := g.Match(req)
-	g.limitSize(&m, &req)
-	d, p := g.begin(m, &req)
-	switch {
-	case d.Verdict != VerdictNone:
-	case m.Rule >= 0 && m.Result == order.NeedsBody:
-		return TryResult{Decision: d, NeedsBody: true}
-	case p == nil:
-		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, &req).isIncomplete(m, req)}
-	case p.looksUpNothing(&m):
-	case p.Lookup == nil && p.isIncomplete(m, req): // its lock, and its second decision, come after that
-		return TryResult{Decision: d, NeedsBody: true}
-	case p.Lookup == nil:
-		if !p.Create.Dedup.goesOn(m) {
-			return g.pending(p, d, m, &req, start)
-		}
-		p.setVerdict(&d, VerdictNone)
-	default:
-		a := p.Lookup.mayContain(m)
-		if a != presence.Absent && p.isIncomplete(m, req) {
-			return TryResult{Decision: d, NeedsBody: true}
-		}
-		if a == presence.NotInMemory {
-			return g.pending(p, d, m, &req, start)
-		}
-		p.setPresence(&d, a, p.Lookup.watchedID(m, req.Method) != "")
-	}
-	d.GRPC = d.Refused && IsGRPC(&req)
-	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
-	return TryResult{Decision: d}
+func (g *Gate) TryScreen(req order.Request) (r TryResult) {
+	g.judge(&req, order.Found{}, true, &r)
+	return r
 }
 
-// pending returns a judgement that takes time.
-func (g *Gate) pending(p *Policy, d Decision, m order.Match, req *order.Request, start time.Time) TryResult {
-	d.GRPC = IsGRPC(req) // it may be refused, without the request
-	return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), p.Lookup.watchedID(m, req.Method) != "", start}}
+// TryScreenBody is TryScreen with the body of a request that needs it.
+func (g *Gate) TryScreenBody(req order.Request, found order.Found) (r TryResult) {
+	g.judge(&req, found, true, &r)
+	return r
+}
+
+// Open is [Gate.Open] for the judged request. It does not count the decision again.
+func (r *TryResult) Open(req order.Request) *Call { return r.gate.open(&req, &r.match, order.Found{}, true) }
+
+// judge judges a request, as far as it can without waiting. Whole: the adapter shows all of a body that
+// the gate needs, and asks for it.
+func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryResult) {
+	start := g.now()
+	m := &r.match
+	r.gate, r.Found = g, g.match(req, found, m)
+	p := g.begin(m, req, &r.Decision)
+	d := &r.Decision
+	switch {
+	case d.Verdict != VerdictNone:
+	case whole && m.Rule >= 0 && m.Result == order.NeedsBody, whole && p == nil && d.Rule >= 0 && g.policy(m, req).isIncomplete(m, req):
+		r.NeedsBody = true
+		return
+	case p == nil:
+		return
+	case p.looksUpNothing(m):
+	case p.Lookup == nil && whole && p.isIncomplete(m, req): // its lock, and its second decision, come after that
+		r.NeedsBody = true
+		return
+	case p.Lookup == nil && !p.Create.Dedup.goesOn(m):
+		r.pend(p, req, start)
+		return
+	case p.Lookup == nil:
+		p.setVerdict(d, VerdictNone)
+	case m.ID == "" && m.Result == order.NeedsBody:
+		d.Verdict = VerdictUnknown // RefuseByBody counts the verdict
+		return
+	default:
+		a := p.Lookup.mayContain(m)
+		if a != presence.Absent && whole && p.isIncomplete(m, req) {
+			r.NeedsBody = true
+			return
+		}
+		if a == presence.NotInMemory {
+			r.pend(p, req, start)
+			return
+		}
+		p.setPresence(d, a, p.Lookup.watchedID(m, req.Method) != "")
+	}
+	d.GRPC = d.Refused && IsGRPC(req)
+	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
+}
+
+// pend leaves a judgement to what takes time.
+func (r *TryResult) pend(p *Policy, req *order.Request, start time.Time) {
+	m := &r.match
+	r.Decision.GRPC = IsGRPC(req) // it may be refused, without the request
+	watched := p.Lookup.watchedID(m, req.Method) != ""
+	ids := cloneIDs(m)
+	m.ID, m.Limit, m.Text, m.Prefix = ids[0], strings.Clone(m.Limit), strings.Clone(m.Text), strings.Clone(m.Prefix)
+	if len(m.Batch) > 0 {
+		m.Batch = ids
+	}
+	r.Decision.ID = m.ID
+	r.Pending = &PendingLookup{r.gate, p, r.Decision, ids, watched, start}
 }
 
 // Resolve asks the filter, or confirms a create, and returns the decision. It blocks until
 // ctx ends at most.
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
-	a.decision.ID = a.ids[0]
 	if l := a.policy.Lookup; l != nil {
 		a.policy.setPresence(&a.decision, l.lookUp(ctx, a.ids), a.watched)
 	} else {
@@ -110,7 +125,7 @@ func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 }
 
 // cloneIDs returns copies of the IDs that a request names.
-func cloneIDs(m order.Match) []string {
+func cloneIDs(m *order.Match) []string {
 	if len(m.Batch) == 0 {
 		return []string{strings.Clone(m.ID)}
 	}
@@ -123,16 +138,19 @@ func cloneIDs(m order.Match) []string {
 
 // begin starts a judgement. The policy is nil if nothing is decided yet. With a verdict,
 // the judgement is complete.
-func (g *Gate) begin(m order.Match, req *order.Request) (d Decision, p *Policy) {
+func (g *Gate) begin(m *order.Match, req *order.Request, d *Decision) *Policy {
 	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
-		return Decision{Rule: -1}, nil // or the rule depends on a body that was not read yet
+		d.Rule = -1 // or the rule depends on a body that was not read yet
+		return nil
 	}
-	p = g.policy(&m, req)
-	d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
-	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil && p.dedup() == nil {
-		return d, nil
+	p := g.policy(m, req)
+	*d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
+	if isUnreadable(m) {
+		g.refuse(p, m.Reason, d)
+	} else if p.Lookup == nil && p.dedup() == nil {
+		return nil
 	}
-	return d, p
+	return p
 }
 
 // looksUpNothing reports whether a request of a lookup names no order, and needs to name none.
@@ -161,7 +179,7 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 // RefuseByBody does for a call what Screen does, if its body names the orders. ext_authz may not
 // have seen the body. It reports whether the call is refused. It blocks as Screen does.
 func (c *Call) RefuseByBody(ctx context.Context) bool {
-	if len(c.bodyIDs) == 0 {
+	if len(c.bodyIDs) == 0 || c.Decision.Refused {
 		return false
 	}
 	p, d := c.policy, c.Decision
@@ -191,7 +209,7 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 
 // mayContain asks the filter's memory. A list is absent if all of its orders are. Without
 // an ID the answer is Unknown.
-func (l *Lookup) mayContain(m order.Match) presence.Answer {
+func (l *Lookup) mayContain(m *order.Match) presence.Answer {
 	if m.ID == "" {
 		return presence.Unknown
 	}
@@ -213,25 +231,15 @@ func (l *Lookup) lookUp(ctx context.Context, ids []string) presence.Answer {
 	return answer
 }
 
-// rejectUnreadable sets the verdict on a request whose order cannot be determined, and
-// reports whether it is one.
-func (g *Gate) rejectUnreadable(p *Policy, m order.Match, d *Decision) bool {
-	if !isUnreadable(m) {
-		return false
-	}
-	g.refuse(p, m.Rule, m.Reason, d)
-	return true
-}
-
 // isUnreadable reports whether the order of a request cannot be determined.
-func isUnreadable(m order.Match) bool {
+func isUnreadable(m *order.Match) bool {
 	return m.Result == order.Invalid || m.Result == order.Ambiguous || m.Result == order.TooLarge
 }
 
 // refuse sets and counts the verdict on a request that is refused for a reason.
-func (g *Gate) refuse(p *Policy, rule int, why order.Reason, d *Decision) {
+func (g *Gate) refuse(p *Policy, why order.Reason, d *Decision) {
 	markRefused(p, why, d)
-	g.record.Refused(rule, why)
+	g.record.Refused(d.Rule, why)
 }
 
 func markRefused(p *Policy, why order.Reason, d *Decision) {
