@@ -176,14 +176,12 @@ func (g *Gate) Match(req order.Request) (m order.Match) {
 // finds.
 func (g *Gate) find(req *order.Request, known order.Found, m *order.Match) (found order.Found) {
 	if known != (order.Found{}) {
-		*m = g.table.MatchBody(req, known)
+		g.table.MatchBody(req, known, m)
 	} else {
-		*m, found = g.table.Find(req)
+		found = g.table.Find(req, m)
 	}
-	if m.Rule >= 0 && g.policies[m.Rule].Observe && isUnreadable(m) {
-		if l := g.matchLocking(req); l.Rule >= 0 {
-			*m, found = l, order.Found{}
-		}
+	if m.Rule >= 0 && g.policies[m.Rule].Observe && isUnreadable(m) && g.matchLocking(req, m) {
+		return order.Found{}
 	}
 	return found
 }
@@ -198,16 +196,18 @@ func (g *Gate) match(req *order.Request, known order.Found, m *order.Match) orde
 	return found
 }
 
-// matchLocking is Match by the enforced rules that take locks.
-func (g *Gate) matchLocking(req *order.Request) order.Match {
+// matchLocking is Match by the enforced rules that take locks. It returns false if none has the request.
+func (g *Gate) matchLocking(req *order.Request, m *order.Match) bool {
 	if g.locking == nil {
-		return order.Match{Rule: -1}
+		return false
 	}
-	m := g.locking.Match(*req)
-	if m.Rule >= 0 {
-		m.Rule = g.lockingRules[m.Rule]
+	var l order.Match
+	if g.locking.Find(req, &l); l.Rule < 0 {
+		return false
 	}
-	return m
+	*m = l
+	m.Rule = g.lockingRules[l.Rule]
+	return true
 }
 
 // isIncomplete reports whether the lock has to wait for the rest of the request. Otherwise

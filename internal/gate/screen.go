@@ -53,7 +53,9 @@ func (g *Gate) TryScreenBody(req order.Request, found order.Found) (r TryResult)
 }
 
 // Open is [Gate.Open] for the judged request. It does not count the decision again.
-func (r *TryResult) Open(req order.Request) *Call { return r.gate.open(&req, &r.match, order.Found{}, true) }
+func (r *TryResult) Open(req order.Request) *Call {
+	return r.gate.open(&req, &r.match, order.Found{}, true)
+}
 
 // judge judges a request, as far as it can without waiting. Whole: the adapter shows all of a body that
 // the gate needs, and asks for it.

@@ -71,7 +71,8 @@ func (s *Share) enforces(m *order.Match, header order.Header, locks bool) bool {
 // mayLock reports whether a backend may read an unreadable request as one for which a rule takes locks:
 // /orders/42%2Fsettle is /orders/{id} to the gate, and a settlement to some backends.
 func (g *Gate) mayLock(m *order.Match, req *order.Request) bool {
-	if l := g.matchLocking(req); l.Rule >= 0 && g.policies[l.Rule].locksFor(req) {
+	var l order.Match
+	if g.matchLocking(req, &l) && g.policies[l.Rule].locksFor(req) {
 		return true
 	}
 	return mayMeanOtherRule(m, req) && slices.ContainsFunc(g.policies, func(p Policy) bool { return p.Locks() && p.locksFor(req) })

@@ -5,24 +5,19 @@ import (
 	"strings"
 )
 
-// matchOtherHosts checks whether a backend may assign the request to another host, and so
-// to another rule. Then its headers name that host, or its own host is ambiguous. Matched
-// is the match for its own host. It returns the match that refuses such a request.
-func (t *Table) matchOtherHosts(req Request, matched *Match) (m Match, refused bool) {
+// refuseOtherHosts refuses a request if a backend may assign it to another host, and so to another
+// rule. Then its headers name that host, or its own host is ambiguous. The match is that for its own
+// host.
+func (t *Table) refuseOtherHosts(req *Request, m *Match) bool {
 	own, isRules, isOdd := hostname(req.Host), false, !isPlainHost(req.Host)
 	for _, host := range t.hosts {
 		if strings.EqualFold(host, own) {
 			isRules = true
-		} else if isOdd || req.forwardsTo(host) {
-			if m, refused = t.matchHost(host, req, matched); refused {
-				return m, true
-			}
+		} else if (isOdd || req.forwardsTo(host)) && t.refuseHost(host, *req, m) {
+			return true
 		}
 	}
-	if isRules && (isOdd || t.forwardsElsewhere(&req, own)) {
-		return t.matchHost("", req, matched)
-	}
-	return m, false
+	return isRules && (isOdd || t.forwardsElsewhere(req, own)) && t.refuseHost("", *req, m)
 }
 
 // The characters of a port, an IPv6 address and a name in an authority.
@@ -47,15 +42,17 @@ func isPlainHost(authority string) bool {
 	return strings.Trim(name, nameBytes) == "" && !strings.HasSuffix(name, ".")
 }
 
-// matchHost refuses a request if a backend may assign it to another host with another rule.
+// refuseHost refuses a request if a backend may assign it to another host with another rule.
 // No rule has the host "".
-func (t *Table) matchHost(host string, req Request, matched *Match) (_ Match, refused bool) {
+func (t *Table) refuseHost(host string, req Request, matched *Match) bool {
 	req.Host = host
-	m, _ := t.match(&req)
+	var m Match
+	t.match(&req, &m)
 	if m.Rule < 0 || m.Rule == matched.Rule || m.Screening && matched.Screening {
-		return m, false // a requested body is checked for both
+		return false // a requested body is checked for both
 	}
-	return Match{Result: Ambiguous, Rule: m.Rule, Reason: HostOverride, Offset: -1, Screening: true}, true
+	*matched = Match{Result: Ambiguous, Rule: m.Rule, Reason: HostOverride, Offset: -1, Screening: true}
+	return true
 }
 
 // forwardsTo reports whether a header names a host that backends may use, if they trust a

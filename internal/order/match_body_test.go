@@ -75,7 +75,8 @@ func TestMatchBody(t *testing.T) {
 		add("content-length", "", length, length, length, "0")
 		add("transfer-encoding", "", "", "chunked")
 		req.Header = header
-		head, found := table.Find(&req)
+		var head, got Match
+		found := table.Find(&req, &head)
 		whole := req
 		whole.Body, whole.BodyState = []byte(body), BodyComplete
 		if of("cut", "", "", "", "cut") != "" {
@@ -84,7 +85,7 @@ func TestMatchBody(t *testing.T) {
 		if found != (Found{}) {
 			continued[head.Result]++
 		}
-		got := table.MatchBody(&whole, found)
+		table.MatchBody(&whole, found, &got)
 		if diff := cmp.Diff(table.Match(whole), got); diff != "" {
 			t.Fatalf("%s: %+v without the body, then (-from the start +gone on):\n%s", name, head, diff)
 		}

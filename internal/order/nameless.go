@@ -38,13 +38,12 @@ func (r *compiled) isForeignHeader(name string) bool {
 // checkNameless refuses a request without an ID if one of its headers, or a member of its JSON,
 // is one by which any rule reads an order's ID. All other names are claims, with which a request
 // without an ID never agrees.
-func (r *compiled) checkNameless(req *Request, s *headerFacts, m Match) Match {
+func (r *compiled) checkNameless(req *Request, s *headerFacts, m *Match) {
 	switch {
 	case s.names:
-		return m.refused(Ambiguous, HeaderAlias)
+		m.refuse(Ambiguous, HeaderAlias)
 	case !r.reads(InJSON) && !(s.json && profiles[r.Backend].members):
 	case eachAt(jsonDecoder(req.Body), r.members, 0, func(_, _ string) bool { return true }):
-		return m.refused(Ambiguous, JSONAlias)
+		m.refuse(Ambiguous, JSONAlias)
 	}
-	return m
 }

@@ -77,9 +77,9 @@ func (r *Rule) mayConfuse(a, b *ID) bool {
 
 // compose puts the parts in front of the match's IDs. A request without one of them is
 // refused.
-func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
+func (r *compiled) compose(into []idText, s *headerFacts, m *Match) {
 	if m.Result != Named && m.Result != Anonymous {
-		return m
+		return
 	}
 	var values, texts [maxIDs]string
 	for i := range r.Parts {
@@ -94,16 +94,20 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 		m.ID, m.Batch = "", nil
 		switch f.times {
 		case 0:
-			return m.refused(Invalid, MissingPart)
+			m.refuse(Invalid, MissingPart)
+			return
 		case 1:
 			m.Offset = f.offset
-			return m.refused(Invalid, MalformedPart)
+			m.refuse(Invalid, MalformedPart)
+			return
 		}
-		return m.refused(Ambiguous, RepeatedPart)
+		m.refuse(Ambiguous, RepeatedPart)
+		return
 	}
 	if s.partClaim.made && !r.agrees(values[:len(r.Parts)], s.partClaim.value) {
 		m.ID, m.Batch = "", nil
-		return m.refused(Ambiguous, s.partClaim.in.alias())
+		m.refuse(Ambiguous, s.partClaim.in.alias())
+		return
 	}
 	id := m.ID
 	if len(m.Batch) > 0 {
@@ -121,7 +125,7 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 		m.Prefix = strings.Join(parts, Separator) + Separator
 	}
 	if m.Result == Anonymous {
-		return m
+		return
 	}
 	if m.ID = full; m.Text != "" || m.Prefix != canonical {
 		m.Text = m.Prefix + cmp.Or(m.Text, id)
@@ -129,7 +133,6 @@ func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 	for i, id := range m.Batch {
 		m.Batch[i] = canonical + id
 	}
-	return m
 }
 
 // agrees reports whether a claimed part is one of the request's parts.

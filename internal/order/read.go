@@ -17,58 +17,58 @@ const (
 	maxLocations = maxIDs + 1
 )
 
-// read reads the ID of a request for which the rule was found. The path begins the target.
-func (r *compiled) read(found Found, path, query string, req *Request) Match {
-	m := Match{Rule: found.rule, Offset: -1}
+// read reads the ID of a request for which the rule was found. The path begins the target. The match is
+// large, so it is filled in place.
+func (r *compiled) read(found Found, path, query string, req *Request, m *Match) {
+	*m = Match{Rule: found.rule, Offset: -1}
 	var places [maxLocations]idText
 	into := places[:len(r.IDs)]
-	if reason := r.readPath(path, into, &m); reason != NoReason {
-		return m.refused(Ambiguous, reason)
-	}
 	s := headerFacts{method: req.Method, host: req.Host, way: found.way}
-	r.readHeaders(req.Header, into, &s)
+	if reason := r.readHead(path, query, into, req, &s, m); reason != NoReason {
+		m.refuse(Ambiguous, reason)
+		return
+	}
+	if done := r.readBody(req, &s, into, m); done {
+		if m.Result == NeedsBody && !r.ownBody {
+			r.needsBody(into, &s, m)
+		}
+		return
+	}
+	if r.finish(into, &s, m); m.Result == Anonymous && r.Nameless {
+		r.checkNameless(req, &s, m)
+	}
+}
+
+// readHead reads all but the body, and returns why the request is refused.
+func (r *compiled) readHead(path, query string, into []idText, req *Request, s *headerFacts, m *Match) Reason {
+	if reason := r.readPath(path, into, m); reason != NoReason {
+		return reason
+	}
+	r.readHeaders(req.Header, into, s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false
 	}
 	if s.reason != NoReason {
-		return m.refused(Ambiguous, s.reason)
+		return s.reason
 	}
 	if s.oddCharset && (s.form || query != "") {
-		return m.refused(Ambiguous, ContentType)
+		return ContentType
 	}
 	if reason := r.readSession(path, req.Target, into); reason != NoReason {
-		return m.refused(Ambiguous, reason)
+		return reason
 	}
-	if reason := r.readQuery(query, into, &s, &m); reason != NoReason {
-		return m.refused(Ambiguous, reason)
-	}
-	if done := r.readBody(req, &s, into, &m); done {
-		if m.Result == NeedsBody && !r.ownBody {
-			return r.needsBody(into, &s, m)
-		}
-		return m
-	}
-	if r.finish(into, &s, &m); m.Result == Anonymous && r.Nameless {
-		return r.checkNameless(req, &s, m)
-	}
-	return m
+	return r.readQuery(query, into, s, m)
 }
 
 // needsBody finds the order of a request whose body does not name it.
-func (r *compiled) needsBody(into []idText, s *headerFacts, m Match) Match {
-	r.combineWithClaim(into, s, &m)
+func (r *compiled) needsBody(into []idText, s *headerFacts, m *Match) {
+	r.combineWithClaim(into, s, m)
 	if m.Result == Named || m.Result == Anonymous && r.Nameless {
 		m.Result = NeedsBody
 	}
-	return m
 }
 
 func (m *Match) refuse(result Result, reason Reason) { m.Result, m.Reason = result, reason }
-
-func (m Match) refused(result Result, reason Reason) Match {
-	m.refuse(result, reason)
-	return m
-}
 
 // readPath records the ID in the path. The rest of the path must be as plain as the
 // template: a variable segment could otherwise hide another route.
@@ -157,7 +157,7 @@ func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m *Match) {
 		return
 	}
 	if len(r.Parts) > 0 {
-		*m = r.compose(into, s, *m)
+		r.compose(into, s, m)
 	}
 }
 

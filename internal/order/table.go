@@ -229,93 +229,96 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 // Match finds the request's rule and ID. It does not allocate for a request without a body
 // that is not refused, unless it names a UUID in upper case. Time and memory are linear in
 // the size of the request.
-func (t *Table) Match(req Request) Match {
-	m, _ := t.Find(&req)
+func (t *Table) Match(req Request) (m Match) {
+	t.Find(&req, &m)
 	return m
 }
 
-// Find is Match. It also returns the rule for [Table.MatchBody].
-func (t *Table) Find(req *Request) (Match, Found) {
-	m, found := t.match(req)
-	if m.Result == Ambiguous {
+// Find is Match. It returns the rule for [Table.MatchBody].
+func (t *Table) Find(req *Request, m *Match) Found {
+	found := t.match(req, m)
+	if m.Result == Ambiguous || len(t.hosts) > 0 && t.refuseOtherHosts(req, m) {
 		found = Found{}
-	} else if len(t.hosts) > 0 {
-		if other, ok := t.matchOtherHosts(*req, &m); ok {
-			return other, Found{}
-		}
 	}
 	if m.Rule < 0 && t.lenient.indexPHP && req.respellsURL() {
 		if guard := t.guardRule(req); guard >= 0 {
-			return Match{Result: Ambiguous, Rule: guard, Reason: URLOverride, Offset: -1, Screening: true}, Found{}
+			*m = Match{Result: Ambiguous, Rule: guard, Reason: URLOverride, Offset: -1, Screening: true}
 		}
 	}
-	return m, found
+	return found
 }
 
 // MatchBody is Match for the body of a request that Find has seen without it: it goes on with the rule
 // that Find has found.
-func (t *Table) MatchBody(req *Request, found Found) Match {
+func (t *Table) MatchBody(req *Request, found Found, m *Match) {
 	if found.way == 0 {
-		return t.Match(*req)
+		t.Find(req, m)
+		return
 	}
 	path, query, _ := strings.Cut(req.Target, "?")
 	if found.way&bare != 0 {
 		path, _ = withoutSession(path)
 	}
 	if found.way&screened != 0 { // a body may give the request another method
-		if m := t.screenSelection(*req, found.rule); m.Result != Unruled {
-			return m
+		if *m = t.screenSelection(*req, found.rule); m.Result != Unruled {
+			return
 		}
 	}
-	return t.rules[found.rule].read(found, path, query, req)
+	t.rules[found.rule].read(found, path, query, req, m)
 }
 
-func (t *Table) match(req *Request) (Match, Found) {
+func (t *Table) match(req *Request, m *Match) (found Found) {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.screenUnmatched(*req, path, false, false, false), Found{}
+		*m = t.screenUnmatched(*req, path, false, false, false)
+		return
 	}
-	f, found := t.findExact(req, path), Found{way: literal}
+	f, way := t.findExact(req, path), literal
 	if short, ok := withoutSession(path); ok && t.lenient.session {
 		g := t.findExact(req, short)
 		if first := min(g.best, f.best); first < len(t.rules) && profiles[t.rules[first].Backend].session {
-			path, f, found.way = short, g, literal|bare // the backend maps the bare path
+			path, f, way = short, g, literal|bare // the backend maps the bare path
 		}
 	}
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may still find those parameters.
-		if m := t.screenSelection(*req, f.best); m.Result != Unruled {
-			return m, Found{}
+		if *m = t.screenSelection(*req, f.best); m.Result != Unruled {
+			return
 		}
-		found.way |= screened
+		way |= screened
 	}
 	switch {
 	case best && t.rules[f.best].Pass:
-		return t.screenExempt(*req, path), Found{}
+		*m = t.screenExempt(*req, path)
+		return
 	case best:
 		if f.other < len(t.rules) {
-			found.way |= otherMethod
+			way |= otherMethod
 		}
 		if f.selecting < len(t.rules) {
-			found.way |= otherChoice
+			way |= otherChoice
 		}
-		found.rule = f.best
-		return t.rules[f.best].read(found, path, query, req), found
+		found = Found{f.best, way}
+		t.rules[f.best].read(found, path, query, req, m)
+		return
 	case f.other < len(t.rules):
-		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}, Found{}
+		*m = Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
+		return
 	case f.passing < len(t.rules):
-		if m := t.screenOverride(*req, path, f.passing, &t.near); m.Result != Unruled {
-			return m, Found{}
+		if *m = t.screenOverride(*req, path, f.passing, &t.near); m.Result != Unruled {
+			return
 		}
 	}
 	chooses := f.selecting < len(t.rules)
 	// Behind a front controller, a page that a rule leaves to other methods may choose by a parameter, too.
 	page := f.passing < len(t.rules) && profiles[t.rules[f.passing].Backend].indexPHP && len(t.selectors) > 0
 	if !chooses && !page && t.isPlain(path) && !t.plainNear && !t.isController(path, t.controllers) {
-		return Match{Rule: -1}, Found{}
+		*m = Match{Rule: -1}
+		return
 	}
-	return t.screenUnmatched(*req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0, page), Found{}
+	*m = t.screenUnmatched(*req, path, chooses, f.passing < len(t.rules) && len(t.rules[f.passing].selectors) > 0, page)
+	return
 }
 
 // finder searches a tree for a path.
