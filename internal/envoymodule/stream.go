@@ -17,7 +17,7 @@ type Stream struct {
 	body       []byte // of the request, as far as it was read
 	bodyState  order.BodyState
 	rule       order.Found // of a request whose body it reads
-	settles    bool // its rule does
+	settles    bool        // its rule does
 	completed  bool
 	answered   bool        // the response's headers have arrived, or ordergate has answered
 	ended      bool        // all of the response has arrived
