@@ -274,7 +274,11 @@ func TestModuleStorm(t *testing.T) {
 	bedtest.Eventually(t, "there are no more goroutines than before", func() bool {
 		return int(s.number("go_goroutines")) <= before.goroutines+5
 	})
-	if after.bytes > before.bytes+50<<20 {
+	most := 50 << 20
+	if os.Getenv("ENVOY_VERSION") == "asan" { // it keeps what was freed for a while, and more than asked for of the rest
+		most = 150 << 20
+	}
+	if after.bytes > before.bytes+most {
 		t.Errorf("%d bytes of memory before, %d after", before.bytes, after.bytes)
 	}
 	for _, key := range s.keys() {
