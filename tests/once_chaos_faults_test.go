@@ -136,6 +136,11 @@ func (c *chaos) atAddr(addr string) *redis.Client {
 // replicate waits until the replicas have what their primaries have. A move of a slot writes there
 // without one that waits for replicas, so that a failover right behind it could lose that.
 func (c *chaos) replicate() {
+	if c.cluster != nil { // on a busy machine, nodes take each other for dead too soon
+		for _, node := range c.nodes {
+			_ = c.at(node).ConfigSet(context.Background(), "cluster-node-timeout", "5000").Err()
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if c.cluster != nil {

@@ -200,6 +200,19 @@ func (c *chaos) visit(ctx context.Context, r *rand.Rand) {
 	}
 }
 
+// logOf returns what an ordergate has logged of the locks of a call, and its errors.
+func (s *chaosSite) logOf(call chaosCall) (found string) {
+	log, _ := os.ReadFile(s.gate.Output())
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "level=ERROR") || slices.ContainsFunc(call.orders, func(order string) bool {
+			return strings.Contains(line, call.kind+":lock:"+order) || strings.Contains(line, "order="+order)
+		}) {
+			found += line
+		}
+	}
+	return found
+}
+
 // held waits until the orders of a call are locked for the hold.
 func (c *chaos) held(ctx context.Context, s *chaosSite, call chaosCall) {
 	for _, order := range call.orders {
@@ -213,6 +226,7 @@ func (c *chaos) held(ctx context.Context, s *chaosSite, call chaosCall) {
 				c.cashier.mu.Lock()
 				defer c.cashier.mu.Unlock()
 				c.cashier.fault("%s order %s is not held after its answer was ended: %v left", call.kind, order, left)
+				c.cashier.note(call, "the log of its ordergate:\n%s", s.logOf(call))
 				return
 			}
 			time.Sleep(50 * time.Millisecond)
