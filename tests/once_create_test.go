@@ -49,6 +49,11 @@ func TestCreateOnce(t *testing.T) {
 	wg.Wait()
 	p.wantPaid(t, "/orders", before+1)
 
+	// A proxy before the backend answers 503, and the order may exist.
+	s.must("POST", "/orders?status=503", "{}", "Idempotency-Key", "c", "Content-Type", jsonBody).want(t, 503, "")
+	s.must("POST", "/orders?status=503", "{}", "Idempotency-Key", "c", "Content-Type", jsonBody).want(t, 409, "in_use")
+	p.wantPaid(t, "/orders", before+2)
+
 	s.must("POST", "/notes", "a").want(t, 200, "") // without a key, and not required
 	s.must("POST", "/notes", "a").want(t, 200, "")
 	p.wantPaid(t, "/notes", 2)
