@@ -672,6 +672,7 @@ func TestMarkUndone(t *testing.T) {
 				}
 				storePaid(t, l, key)
 				mark(end, key)
+				mark(end, key) // again, as after a lost reply
 				_, err := l.Acquire(t.Context(), key, Stored("pay"))
 				stored, _ := errors.AsType[*StoredAnswer](err)
 				if stored == nil || stored.Withheld != (end != UndoFailed) {

@@ -16,22 +16,17 @@ local last = redis.call('get', KEYS[2])
 if not last then
   return 0
 end
-local number
-if ARGV[1] ~= 'restore' then
-  number = next_mark(KEYS[1], last, ARGV[3])
-end
+local number = ARGV[1] ~= 'restore' and next_mark(KEYS[1], last, ARGV[3])
 for i = 4, #ARGV do
   local below, may = read_mark(redis.call('hget', KEYS[3], ARGV[i]))
   local others, mine = without(may, ARGV[2])
-  if number then
-    may = may_too(may, number, ARGV[2])
-  else
-    may = others
+  if ARGV[1] == 'suspend' then
+    others = may_too(may, number, ARGV[2])
+  elseif ARGV[1] == 'forget' then
+    below = math.max(below, mine or 0)
+    others = may_too(others, number, ARGV[2] .. '.') -- a name of its own, as this script may come again
   end
-  if mine and ARGV[1] == 'forget' then
-    below = math.max(below, mine)
-  end
-  redis.call('hset', KEYS[3], ARGV[i], write_mark(below, may))
+  redis.call('hset', KEYS[3], ARGV[i], write_mark(below, others))
 end
 lengthen(KEYS[3], ARGV[3])
 return 1
