@@ -38,13 +38,16 @@ const (
 	patience       = "              message_timeout: " // of Envoy, up to the value
 )
 
-// patiently lets requests wait longer for a lock than the example does.
-// The module needs none: nobody waits for it within Envoy.
+// patiently lets requests wait longer for a lock than the example does: inside Envoy nobody waits for it.
+// And it lets answers wait for a thread of Envoy that is busy. Those to "Connection: close", Envoy drops when
+// it has not sent them within a second.
 func patiently(t testing.TB) func(string) string {
+	const idle = "          stream_idle_timeout: 60s\n"
+	closing := edit(t, idle, "          delayed_close_timeout: 60s\n"+idle)
 	if *attachment == asModule {
-		return nil
+		return closing
 	}
-	return edit(t, patience+"5s", patience+"50s")
+	return both(closing, edit(t, patience+"5s", patience+"50s"))
 }
 
 // hanging is a request that the backend keeps until it is told to go on.
