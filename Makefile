@@ -83,7 +83,7 @@ test-miniredis:
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
-	$(GOTEST) -parallel 3 ./tests -attachment=module
+	$(GOTEST) -parallel 4 ./tests -attachment=module
 
 # The same with AddressSanitizer in the module, in its C and, but for strings, in its Go. It lends the
 # module copies of Envoy's texts, freed when Envoy's may be gone (internal/envoymodule/abi/sanitize.c).

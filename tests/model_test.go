@@ -25,7 +25,7 @@ const modelLimit = 10 * time.Minute
 const modelSample = 34
 
 // modelConfigs are the configurations that "make model" searches: those with TRIM of
-// docs/freshness-trim.pml, the others of docs/freshness.pml.
+// docs/freshness-trim.pml, the others of docs/freshness.pml; followConfigs are further ones.
 var modelConfigs = []string{
 	"HEARD",
 	"SKEW T=1",
@@ -81,8 +81,9 @@ var soakConfigs = []string{
 	"TRIM DELETE RESTART OTHERS=1",
 }
 
-// TestModel searches the models of docs/freshness.pml and docs/freshness-trim.pml with spin.
-// Without a mutation, no order may be Absent although its client was told of it: the search
+// TestModel searches the models of docs/freshness.pml, docs/freshness-trim.pml and docs/follow.pml
+// with spin. Without a mutation, no order may be Absent although its client was told of it, or
+// although its row was visible when the lease was renewed: the search
 // tries everything that can happen, leaves no state out and takes none for another. With a
 // mutation, which leaves out one rule, the search has to find such an order, or it proves
 // nothing.
@@ -99,10 +100,10 @@ func TestModel(t *testing.T) {
 		t.Logf("tests/%s names another model, other scripts or another spin; the whole model is searched; make model records it", modelRecord)
 	}
 	t.Parallel()
-	configs, mutations := modelConfigs, modelMutations
+	configs, mutations := slices.Concat(modelConfigs, followConfigs), slices.Concat(modelMutations, followMutations)
 	switch {
 	case soak:
-		configs, mutations = slices.Concat(configs, soakConfigs), slices.Concat(mutations, soakMutations)
+		configs, mutations = slices.Concat(configs, soakConfigs, followSoakConfigs), slices.Concat(mutations, soakMutations)
 	case !whole:
 		configs = configs[:1]
 	}
@@ -236,7 +237,7 @@ func modelState(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../internal/changelog/*.lua")
 	must(t, err)
-	files = append(files, "../internal/changelog/limits.go", "../config/freshness.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "model_test.go")
+	files = append(files, "../internal/changelog/limits.go", "../config/freshness.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "../docs/follow.pml", "model_test.go", "model_follow_test.go")
 	hash := sha256.New()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -272,15 +273,12 @@ var (
 func searchModel(t *testing.T, config string) (out string, found bool) {
 	t.Helper()
 	file := "../docs/freshness.pml"
-	if slices.Contains(strings.Fields(config), "TRIM") {
+	switch macros := strings.Fields(config); {
+	case slices.Contains(macros, "FOLLOW"):
+		file = "../docs/follow.pml"
+	case slices.Contains(macros, "TRIM"):
 		file = "../docs/freshness-trim.pml"
 	}
-	return searchFile(t, file, config)
-}
-
-// searchFile is searchModel for the model in a file.
-func searchFile(t *testing.T, file, config string) (out string, found bool) {
-	t.Helper()
 	model, err := filepath.Abs(file)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), modelLimit)
