@@ -411,18 +411,14 @@ func (m *storedModel) released(l *modelLease) {
 		holds := m.holds(l, p.key)
 		for _, name := range l.suspends {
 			mark := m.mark(p.key, name)
-			upto := mark.upto()
 			mine := mark.drop(l)
-			switch {
-			case !l.forgets:
+			if !l.forgets {
 				continue
-			case holds && upto > 0:
-				mark.below = upto
-			case mine > 0:
-				mark.below = max(mark.below, mine)
-			default:
-				mark.below = max(mark.below, p.fence+1)
 			}
+			if mine == 0 {
+				mine = p.fence + 1
+			}
+			mark.below = max(mark.below, mine)
 			mark.may = slices.DeleteFunc(mark.may, func(may modelMay) bool { return may.below <= mark.below })
 		}
 		if l.text != "" {

@@ -612,6 +612,28 @@ func TestLateAfterMark(t *testing.T) {
 	})
 }
 
+// TestSettledWithinAnUndo settles an order within the lease of a call that has undone it, while another
+// call undoes it without the lock. The latter may have undone that settlement, and the former has not.
+func TestSettledWithinAnUndo(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Hold: time.Minute})
+		undo := acquire(t, l, "k")
+		bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, "pay"))
+		bedtest.Check(t, l.MarkUndone(t.Context(), UndoBegins, "beside", "k", time.Hour, "pay"))
+		inner := acquire(t, l, "k", Reenter(undo.Owner()))
+		inner.StoreAnswer("pay", "paid", "", time.Hour)
+		release(t, inner)
+		bedtest.Check(t, l.MarkUndone(t.Context(), UndoDone, "beside", "k", time.Hour, "pay"))
+		undo.ForgetAnswers(time.Hour, "pay")
+		release(t, undo)
+		_, err := l.Acquire(t.Context(), "k", Stored("pay"))
+		if stored, _ := errors.AsType[*StoredAnswer](err); stored == nil || !stored.Withheld {
+			t.Errorf("the next settlement gets %+v, %v", stored, err)
+		}
+	})
+}
+
 // TestMarkUndone undoes settlements without their lock.
 func TestMarkUndone(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
--- Before a release: marks stored answers as undone by the call. Those of calls within its lease stay,
--- and so do those of later calls.
+-- Before a release: marks stored answers as undone by the call, below the mark that it began with. Those of
+-- calls within its lease stay, those of later calls, and what others have suspended since then.
 --
 -- KEYS[2]  the record of the holders
 -- KEYS[#KEYS]  the marks; the rest as in release.lua
@@ -8,17 +8,14 @@
 -- ARGV[6]  how long a mark lasts, ms
 -- ARGV[7].. the names of the answers, or '*'
 redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has written may write
-local marks, holds = KEYS[#KEYS], within(KEYS[1], ARGV[1], ARGV[4])
+local marks = KEYS[#KEYS]
 for i = 7, #ARGV do
   local below, may = read_mark(redis.call('hget', marks, ARGV[i]))
   local others, mine = without(may, ARGV[4])
-  if holds and may[1] then
-    below = may[1][1]
-  elseif mine then
-    below = math.max(below, mine)
-  else -- it is late, or what it has suspended was forgotten by hand: it may have settled anew
-    below = math.max(below, ARGV[5] + 1)
+  if not mine then -- it is late, or what it has suspended was forgotten by hand: it may have settled anew
+    mine = ARGV[5] + 1
   end
+  below = math.max(below, mine)
   redis.call('hset', marks, ARGV[i], write_mark(below, others))
   lengthen(marks, ARGV[6])
 end
