@@ -30,6 +30,10 @@ func (p *page) addHTTP(c *config.Config) (err error) {
 	return nil
 }
 
+// ListenHost and ListenPort are the parts of the address for clients.
+func (p *page) ListenHost() string { host, _, _ := net.SplitHostPort(p.Listen); return host } // it was checked
+func (p *page) ListenPort() string { _, port, _ := net.SplitHostPort(p.Listen); return port }
+
 // Elsewhere returns the rules that need ext_proc, which the target lacks.
 func (p *page) Elsewhere() (rules []string) {
 	for _, n := range p.Needs {
