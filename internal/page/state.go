@@ -117,11 +117,17 @@ func because(f filterView, redis *health.Condition) (text string, since time.Tim
 // remedy says what to do about a filter that refuses nothing. The caller holds mu.
 func (p *Page) remedy(f filterView, redis *health.Condition) string {
 	const itself = "ordergate goes on by itself then."
+	load := ""
+	if strings.Contains(f.Reason, "ordergate load") {
+		load = "Bring the sources up to date, and then run ordergate load --filter " + f.Filter + "."
+	}
 	switch {
+	case redis != nil && load != "":
+		return "Start Redis, or mend the way to it. " + load
 	case redis != nil:
 		return "Start Redis, or mend the way to it: " + itself
-	case strings.Contains(f.Reason, "ordergate load"):
-		return "Bring the sources up to date, and then run ordergate load --filter " + f.Filter + "."
+	case load != "":
+		return load
 	}
 	for _, s := range f.Sources {
 		for _, c := range p.conditions {
