@@ -61,7 +61,7 @@ type Server struct {
 	Forget func(ctx context.Context, rule, id, who, reason string) (*ForgottenReport, error)
 	// Mark makes a mark for a request of `ordergate doctor`. Its errors wrap [ErrNoRule].
 	Mark func(ctx context.Context, stage gate.Stage, rule string, delay time.Duration) (*MarkReport, error)
-	// Page serves / and the paths below /page/, and decides itself who may use them.
+	// Page serves / and the paths below /page/, and decides itself who may use them; nil: there is none.
 	Page http.Handler
 	// Run starts a task. At its end the process cancels the context of the task, and waits for
 	// it.
@@ -87,8 +87,10 @@ func (s *Server) Handler() http.Handler {
 	health.Register(mux, s.Conditions)
 	mux.HandleFunc("POST /v1/doctor/marks", s.serveMark)
 	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
-	mux.Handle("GET /{$}", s.Page)
-	mux.Handle(pagePrefix, s.Page)
+	if s.Page != nil {
+		mux.Handle("GET /{$}", s.Page)
+		mux.Handle(pagePrefix, s.Page)
+	}
 	return guard(&s.Config.Listen, s.withFilters(mux))
 }
 
