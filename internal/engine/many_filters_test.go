@@ -13,11 +13,9 @@ import (
 
 // TestManyFilters has more filters than a client has connections as a rule: each waits for entries of its log.
 func TestManyFilters(t *testing.T) {
+	bedtest.WithoutRace(t)
 	t.Parallel()
-	many := 100
-	if bedtest.Race {
-		many = 40
-	}
+	const many = 100
 	var filters []string
 	for i := range many {
 		filters = append(filters, fmt.Sprintf("f%d: {capacity: 1000}", i))
