@@ -169,7 +169,11 @@ func (m *Engine) AdminServer(draining func() bool) *http.Server {
 		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Refusals: &m.refusals,
 		Locks: func() *lockreport.Client { return lockreport.New(m.activeConfig(), m.redis) }, Filter: s.FilterReport, Logger: m.log,
 		Conditions: func(ctx context.Context) []health.Condition { return m.conditions(ctx, draining()) },
-		Sources:    func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
+		State: func(filter string) string {
+			state, _ := m.filters[filter].Filter().State()
+			return state
+		},
+		Sources: func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
 	})
 	if m.config.Listen.Admin != "" {
 		m.background(of.Run)

@@ -31,7 +31,8 @@ type Options struct {
 	Version    string
 	Config     func() *config.Config // the active one
 	Rules      func() map[string]*metrics.RuleCounts
-	Filter     func(name string) admin.FilterReport
+	Filter     func(name string) admin.FilterReport // it counts bits: it is called while the page is looked at
+	State      func(filter string) string           // must be quick
 	Sources    func(filter string) []loader.SourceState
 	Refusals   *gate.RecentRefusals
 	Locks      func() *lockreport.Client                // the caller closes it
@@ -150,7 +151,7 @@ func (p *Page) takeSample(now time.Time) {
 
 func (p *Page) noteFilters(now time.Time) {
 	for name := range p.opts.Config().Filters {
-		state := p.opts.Filter(name).State
+		state := p.opts.State(name)
 		p.mu.Lock()
 		p.note("filter "+name, state, now)
 		p.mu.Unlock()
