@@ -34,7 +34,7 @@ func (s *Server) forget(r *http.Request) (*ForgottenReport, error) {
 		return nil, err
 	}
 	query := r.URL.Query()
-	who := cmp.Or(query.Get("who"), "token") + "@" + hostOf(r.RemoteAddr)
+	who := cmp.Or(query.Get("who"), "token") + "@" + HostOf(r.RemoteAddr)
 	report, err := s.Forget(r.Context(), r.PathValue("rule"), r.PathValue("id"), short(who), short(query.Get("reason")))
 	switch {
 	case errors.Is(err, ErrNoAnswers):
@@ -47,8 +47,8 @@ func (s *Server) forget(r *http.Request) (*ForgottenReport, error) {
 	return report, nil
 }
 
-// hostOf returns the host of a client's address; "socket" for a client at a unix socket.
-func hostOf(address string) string {
+// HostOf returns the host of a client's address; "socket" for a client at a unix socket.
+func HostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
 	}

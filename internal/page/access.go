@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 const (
@@ -78,10 +80,7 @@ func (*access) equal(shown, want string) bool {
 // check holds a token against the configured one. A client that has sent five wrong ones has to wait,
 // and is told for how long.
 func (a *access) check(r *http.Request, token string) (ok bool, wait time.Duration) {
-	client, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		client = "socket"
-	}
+	client := admin.HostOf(r.RemoteAddr)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known := a.wrong[client]

@@ -3,13 +3,13 @@ package page
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/lockreport"
 )
@@ -192,16 +192,13 @@ func (p *Page) serveRelease(w http.ResponseWriter, r *http.Request) {
 	case r.PostForm.Get("seen") != form.Seen:
 		problem = "The holders have changed since you looked. Look again."
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = "socket"
-	}
-	by := lockreport.Release{Who: "page@" + host, Reason: form.Reason, Owner: r.PostForm.Get("owner"), Logger: p.opts.Logger}
+	by := lockreport.Release{Who: "page@" + admin.HostOf(r.RemoteAddr), Reason: form.Reason, Owner: r.PostForm.Get("owner"), Logger: p.opts.Logger}
 	by.Untraced = func(err error) {
 		p.opts.Logger.Warn("a lock was released by hand, and ordergate locks audit will not show it", "error", err)
 	}
 	heard := 0
 	if problem == "" {
+		var err error
 		if err = by.Choose(reports); err == nil {
 			heard, err = by.Run(r.Context(), reports)
 		}
