@@ -34,7 +34,7 @@ func (m *Engine) conditions(ctx context.Context, draining bool) []health.Conditi
 	if m.redis != nil {
 		c := health.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {
-			c.Reason = "settlements are refused: " + redisconn.Explain(err).Error()
+			c.Reason = health.SettlementsRefused + redisconn.Explain(err).Error()
 		} else if full := m.memory.Reason(); full != "" {
 			c.Ready, c.Reason = false, full
 		} else if found := m.eviction.Finding(); found.Text != "" {

@@ -133,7 +133,7 @@ func (rs *requirements) conditions() (list []health.Condition) {
 	for _, r := range rs.active() {
 		c := health.Condition{Name: "conditions of rule " + r.rule, Ready: true}
 		if why := r.why.Load(); why != nil {
-			c.Ready, c.Reason = r.observed, "settlements are refused: "+*why
+			c.Ready, c.Reason = r.observed, health.SettlementsRefused+*why
 		} else if !r.checked.Load() {
 			c.Ready, c.Reason = false, "not tested yet"
 		}

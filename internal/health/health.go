@@ -15,6 +15,9 @@ type Condition struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// SettlementsRefused begins the reason of a condition without which settlements are refused.
+const SettlementsRefused = "settlements are refused: "
+
 // Register adds /healthz (the process runs) and /readyz (200 if every condition holds,
 // otherwise 503; the body lists them as JSON either way) to a mux. It calls
 // conditions for each request.

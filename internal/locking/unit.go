@@ -113,7 +113,7 @@ func (u *Unit) condition() health.Condition {
 	failure := u.locker.Load().Health()
 	switch refused := u.refused(); {
 	case refused != nil:
-		c.Ready, c.Reason = u.use.Observe, "settlements are refused: "+refused.Error()
+		c.Ready, c.Reason = u.use.Observe, health.SettlementsRefused+refused.Error()
 	case failure != nil:
 		c.Reason = "settlements of an order are refused: " + failure.Error()
 	case !u.checked.Load():

@@ -82,7 +82,7 @@ func (p *Page) stateOf(c *config.Config, v *view) (s state) {
 // away returns the condition of a Redis that does not answer, or nil. The caller holds mu.
 func (p *Page) away() *health.Condition {
 	for i, c := range p.conditions {
-		if c.Name == "redis" && c.Ready && strings.HasPrefix(c.Reason, "settlements are refused: ") {
+		if c.Name == "redis" && c.Ready && strings.HasPrefix(c.Reason, health.SettlementsRefused) {
 			return &p.conditions[i]
 		}
 	}
@@ -93,7 +93,7 @@ func (p *Page) away() *health.Condition {
 func (p *Page) lockTrouble() string {
 	for _, c := range p.conditions {
 		if strings.HasPrefix(c.Name, "lock ") && !c.Ready {
-			return strings.TrimPrefix(c.Reason, "settlements are refused: ")
+			return strings.TrimPrefix(c.Reason, health.SettlementsRefused)
 		}
 	}
 	return ""
