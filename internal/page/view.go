@@ -94,7 +94,8 @@ const (
 func plotOf(points []point) (p plot) {
 	// The newest column may lack samples. A column keeps its samples as it moves.
 	columns := slices.Collect(slices.Chunk(points, perColumn))
-	line := func(of func(point) float64) (text string, most float64) {
+	// A line is drawn up to top; 0: to its own greatest value.
+	line := func(of func(point) float64, top float64) (text string, most float64) {
 		values := make([]float64, len(columns))
 		for i, column := range columns {
 			for _, s := range column {
@@ -104,22 +105,14 @@ func plotOf(points []point) (p plot) {
 		}
 		var b strings.Builder
 		for i, v := range values {
-			fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(values)+i, plotHeight-v/cmp.Or(most, 1)*plotHeight)
+			fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(values)+i, plotHeight-v/cmp.Or(top, most, 1)*plotHeight)
 		}
 		return b.String(), most
 	}
 	all := func(s point) float64 { return s.passed + s.refused }
-	p.Passed, p.Most = line(all)
-	p.P99, p.MostP99 = line(func(s point) float64 { return s.p99 })
-	var b strings.Builder
-	for i, column := range columns {
-		most := 0.0
-		for _, s := range column {
-			most = max(most, s.refused)
-		}
-		fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(columns)+i, plotHeight-most/cmp.Or(p.Most, 1)*plotHeight)
-	}
-	p.Refused = b.String()
+	p.Passed, p.Most = line(all, 0)
+	p.Refused, _ = line(func(s point) float64 { return s.refused }, p.Most)
+	p.P99, p.MostP99 = line(func(s point) float64 { return s.p99 }, 0)
 	return p
 }
 
