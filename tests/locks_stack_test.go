@@ -38,7 +38,7 @@ const (
 	patience       = "              message_timeout: " // of Envoy, up to the value
 )
 
-// patiently lets requests wait longer for a lock than the example does: inside Envoy nobody waits for it.
+// patiently lets requests wait longer for a lock than the example does: inside Envoy nothing limits that.
 // And it lets answers wait for a thread of Envoy that is busy. Those to "Connection: close", Envoy drops when
 // it has not sent them within a second.
 func patiently(t testing.TB) func(string) string {

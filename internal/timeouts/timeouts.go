@@ -3,7 +3,7 @@
 //
 // Start with [AnswerDelays] and [RequestWaits]. The configuration must have its defaults filled in. The
 // sums consist of the limits below, of those of the change log's protocol (package changelog), and
-// of that of a command to Redis (package redisconn). Whoever waits uses these limits.
+// of that of a command to Redis (package redisconn). Every wait uses these limits.
 package timeouts
 
 import (
