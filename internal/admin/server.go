@@ -114,7 +114,7 @@ func guard(c *config.Listen, next http.Handler) http.Handler {
 			err = statusError{errors.New("nothing is served under this host name: use an IP address, localhost or a name of listen.admin_hosts"), http.StatusMisdirectedRequest}
 		case crossOrigin.Check(r) != nil:
 			err = statusError{errors.New("the request comes from another site"), http.StatusForbidden}
-		case isChange && c.Token != "" && !hasToken(r, c.Token):
+		case isChange && c.Token != "" && !HasToken(r, string(c.Token)):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			err = statusError{errors.New("the token is missing or wrong: send Authorization: Bearer TOKEN"), http.StatusUnauthorized}
 		case isChange:
@@ -149,11 +149,16 @@ func isOwnHost(c *config.Listen, r *http.Request) bool {
 		slices.ContainsFunc(c.AdminHosts, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
-// hasToken reports whether a request has the token. It takes the same time for every wrong one.
-func hasToken(r *http.Request, token config.Secret) bool {
+// HasToken reports whether a request has the token. It takes the same time for every wrong one.
+func HasToken(r *http.Request, token string) bool {
 	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	has, want := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(has[:], want[:]) == 1 && ok
+	return SameSecret(shown, token) && ok
+}
+
+// SameSecret compares in a time that does not depend on the texts.
+func SameSecret(shown, want string) bool {
+	a, b := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
 // readBody reads the body before the handler begins, and then removes the read deadline. The

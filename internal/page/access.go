@@ -4,12 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,11 +51,11 @@ func (a *access) isSignedIn(r *http.Request) bool {
 	if a.token == "" {
 		return true
 	}
-	if shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && a.equal(shown, a.token) {
+	if admin.HasToken(r, a.token) {
 		return true
 	}
 	c, err := r.Cookie(cookieName)
-	return err == nil && a.equal(c.Value, a.cookie())
+	return err == nil && admin.SameSecret(c.Value, a.cookie())
 }
 
 // isExposed reports whether a request came from elsewhere to an ordergate without a token
@@ -71,12 +69,6 @@ func (a *access) isExposed(r *http.Request) bool {
 	return err != nil || !address.Addr().Unmap().IsLoopback()
 }
 
-// equal compares in a time that does not depend on the texts.
-func (*access) equal(shown, want string) bool {
-	a, b := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(want))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
 // check holds a token against the configured one. A client that has sent five wrong ones has to wait,
 // and is told for how long.
 func (a *access) check(r *http.Request, token string) (ok bool, wait time.Duration) {
@@ -87,7 +79,7 @@ func (a *access) check(r *http.Request, token string) (ok bool, wait time.Durati
 	if wait = time.Until(known.until); wait > 0 {
 		return false, wait
 	}
-	if a.token != "" && a.equal(token, a.token) {
+	if a.token != "" && admin.SameSecret(token, a.token) {
 		delete(a.wrong, client)
 		return true, 0
 	}
