@@ -95,7 +95,7 @@ func TestFailuresAreNotStored(t *testing.T) {
 	}{
 		{"a redirect that is a failure", 302, "/login", "", false},
 		{"a redirect of a kind that may be a failure", 302, "/thanks", "", true},
-		{"a redirect of another kind", 303, "/thanks", "not one of statuses", false},
+		{"a redirect of another kind", 303, "/thanks", "does not name it as a failure", true},
 		{"an error of a kind that is a failure", 409, "/thanks", "not one of statuses", false},
 		{"done", 200, `{"code":200}`, "", true},
 		{"failed", 200, `{"code":500}`, "", false},

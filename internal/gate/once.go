@@ -398,7 +398,8 @@ const minReadBody = 64 << 10
 // check returns whether the answer is stored by one of the two, and a reason for the log if it is
 // not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that. It could
-// choose a redirect, too: of a status that the rule names, each answer is stored that is no failure.
+// choose a redirect, too. Below 400, of a status that the rule's answer names, each answer is stored
+// that is no failure, and of each other status that is not one of statuses, what was done.
 func (o *onceCall) check(once *Once) (OnceResult, string) {
 	means, whole := o.meaning()
 	then := "the same call will reach the backend"
@@ -412,10 +413,13 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 		return OnceStatus, ""
 	case o.saysDone && whole && means != MeansDone:
 		return OnceStatus, "the rule's answer does not say that it is done: " + then
-	case !once.Stores(o.status) && (!o.named || len(once.Forget) > 0):
+	case !once.Stores(o.status) && (o.status >= http.StatusBadRequest || len(once.Forget) > 0):
 		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: %s", o.status, then)
 	case len(once.Forget) > 0:
 		return OnceForgotten, ""
+	case !once.Stores(o.status) && !o.named:
+		return OnceUnfit, fmt.Sprintf("its status %d is not one of statuses, and the rule's answer does not name it as a failure: "+
+			"the same call will be refused", o.status)
 	case o.unfit != "":
 		return OnceUnfit, o.unfit + ": the same call will be refused"
 	case o.size > once.MaxBody:
