@@ -263,6 +263,7 @@ func TestReplicaAway(t *testing.T) {
 		held := acquire(t, l, "k")
 		got := async(t.Context(), l, "k")
 		m.probe.settle(t, l, "k")
+		outer := acquire(t, m.locker(t, Options{Wait: never}), "{k}3")
 
 		m.pause(t)
 		inTime("a hand-over", func() error {
@@ -276,6 +277,10 @@ func TestReplicaAway(t *testing.T) {
 		m.free(t, keys...)
 		inTime("AcquireAll", func() error { _, err := l.AcquireAll(t.Context(), keys); return err })
 		m.free(t, keys...)
+		inTime("a call within a lease", func() error {
+			_, err := l.Acquire(t.Context(), "{k}3", Reenter(outer.Owner()))
+			return err
+		})
 		if m.distant != "" { // whose replica is there
 			release(t, acquire(t, l, m.distant))
 		}
@@ -294,7 +299,8 @@ func TestReplicaAway(t *testing.T) {
 			}
 			return lease.Release(t.Context()) == nil
 		})
-		m.free(t, keys...)
+		release(t, outer)
+		m.free(t, append(keys, "{k}3")...)
 	})
 }
 

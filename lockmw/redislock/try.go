@@ -281,6 +281,7 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry, stored string) 
 		c.MayAnswerText = true
 	}
 	c.Number(l.leaseArg).Text(l.field(owner)).Text(entry).Text(recordHeld)
+	c.Confirm = true // after a failover, another call within the lease may have the name of stored answers
 	n, err := l.nodes[0].batcher.Do(ctx, c)
 	if found := asStored(err); found != nil {
 		return answer{}, found
