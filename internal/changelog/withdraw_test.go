@@ -45,7 +45,9 @@ func TestRenewalThatIsLate(t *testing.T) {
 				if err := b.client.FlushAll(t.Context()).Err(); err != nil {
 					t.Fatal(err)
 				}
-				a := newInstance(t, s, brisk("a"))
+				quick := brisk("a")
+				quick.Lease = time.Second // the mutant's has to last until it is looked at
+				a := newInstance(t, s, quick)
 				m.change(t, a.Log)
 				w := wired(t, s, a)
 				a.start(t)

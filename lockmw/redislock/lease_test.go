@@ -257,7 +257,7 @@ func TestFenceLife(t *testing.T) {
 // those of one key of two: what Redis has of the lease is renewed and held all the same.
 func TestLostInTimeIsHeld(t *testing.T) {
 	t.Parallel()
-	const term = 400 * time.Millisecond
+	const term = time.Second
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, mute := range [][]string{{"k"}, {"{k}1"}, {"{k}1", "{k}2"}} {
 			t.Run(strings.Join(mute, " "), func(t *testing.T) {

@@ -86,7 +86,11 @@ func reenters(t *testing.T, b *bench) {
 
 // isLost has an operator delete everything about the lock.
 func isLost(t *testing.T, b *bench) {
-	l := b.locker(t, Options{Lease: time.Second})
+	term := time.Second
+	if b.quorum {
+		term = 3 * time.Second // whose tenth each server has to answer
+	}
+	l := b.locker(t, Options{Lease: term})
 	lease := acquire(t, l, b.key)
 	for _, c := range b.clients {
 		for _, key := range []string{b.key, after(b.key, permitsOfSuffix), after(b.key, permitsSuffix)} {
