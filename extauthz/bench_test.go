@@ -44,9 +44,11 @@ func benchmarkCheck(b *testing.B, headers map[string]string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := c.Marshal(reply); err != nil {
+		sent, err := c.Marshal(reply)
+		if err != nil {
 			b.Fatal(err)
 		}
+		sent.Free()
 		s.checks.Put(check)
 	}
 }

@@ -15,7 +15,7 @@ func newCodec() codec { return codec{others: encoding.GetCodecV2(proto.Name)} }
 // Name implements encoding.CodecV2. The wire format is protobuf's.
 func (codec) Name() string { return proto.Name }
 
-// Marshal implements encoding.CodecV2. A reply is shared, so its buffer ignores Free.
+// Marshal implements encoding.CodecV2. A shared reply ignores Free.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
 		return r.encoded, nil

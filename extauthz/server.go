@@ -145,20 +145,25 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	}
 	if d.Refused {
 		replies.gate.ReportRefused(s.log, &d, &req)
+		reply := replies.refusals[d.Rule][d.Refusal()]
 		if d.GRPC {
-			return replies.grpc[d.Rule][d.Refusal()], nil
+			reply = replies.grpc[d.Rule][d.Refusal()]
 		}
-		return replies.refusals[d.Rule][d.Refusal()], nil
+		return reply.describe(replies.gate, &d), nil
 	}
 	reply, err := s.allow(replies, &d, c)
-	if err != nil || s.seal == nil {
-		return reply, err
+	if err != nil {
+		return nil, err
 	}
-	replies.gate.Passed(&d, &req, ctx.Err() != nil)
-	if path == "" {
-		return reply, nil
+	if s.seal != nil {
+		replies.gate.Passed(&d, &req, ctx.Err() != nil)
+		if path != "" {
+			if reply, err = reply.withPath(path); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return reply.withPath(path)
+	return reply.describe(replies.gate, &d), nil
 }
 
 // allow returns the reply to a request that passes.

@@ -271,9 +271,11 @@ func TestDecisionDoesNotAllocate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Marshal(reply); err != nil {
+			sent, err := c.Marshal(reply)
+			if err != nil {
 				t.Fatal(err)
 			}
+			sent.Free() // as gRPC does
 			s.checks.Put(check)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", request.GetAttributes().GetRequest().GetHttp().GetPath(), n)

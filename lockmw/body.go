@@ -64,7 +64,7 @@ func (s *Server) handleUnseen(stream extproc.ExternalProcessor_ProcessServer, a 
 	switch {
 	case step.Refuse:
 		call.ReportRefused(s.log)
-		return stream.Send(a.refuse(&call.Decision))
+		return stream.Send(a.refuse(call))
 	case step.BodyUnseen && call.Decision.Action == gate.ActionCreate && call.NeedsAnswer:
 		return s.followCreate(stream, call, msg)
 	}

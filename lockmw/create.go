@@ -12,7 +12,7 @@ import (
 // answer before Envoy passes the answer on. There is no lock, so it handles one message
 // after the other.
 func (s *Server) handleCreate(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
-	if err := stream.Send(pass.expectAnswer(call)); err != nil {
+	if err := stream.Send(describe(pass.expectAnswer(call), call)); err != nil {
 		return nil // Envoy did not forward the request
 	}
 	return s.followCreate(stream, call, nil)
@@ -48,6 +48,9 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
 			})
 			done = true
+		}
+		if call.HasNews() {
+			reply = describe(reply, call)
 		}
 		if err := stream.Send(reply); err != nil || done {
 			return nil

@@ -14,7 +14,7 @@ import (
 // answer, and its body if that decides what it means. If Envoy does not send those, no
 // message follows.
 func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, pass *forwarding) error {
-	if err := stream.Send(pass.watch(call)); err != nil {
+	if err := stream.Send(describe(pass.watch(call), call)); err != nil {
 		return nil
 	}
 	for {
@@ -30,11 +30,11 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a 
 				reply, done = onResponse(), false
 				reply.ModeOverride = headersAndBody
 			case step.Refuse:
-				reply = a.refuse(&call.Decision)
+				reply = a.refuse(call)
 			}
 		case body != nil:
 			if call.LookupBody(body.GetBody(), body.GetEndOfStream()).Refuse {
-				reply = a.refuse(&call.Decision)
+				reply = a.refuse(call)
 			}
 		default:
 			done = false

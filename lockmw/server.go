@@ -116,11 +116,12 @@ func (s *Server) Use(g *gate.Gate) {
 	s.current.Store(&gateReplies{g, refusals, grpc})
 }
 
-func (a *gateReplies) refuse(d *gate.Decision) *extproc.ProcessingResponse {
+func (a *gateReplies) refuse(call *gate.Call) *extproc.ProcessingResponse {
+	d := &call.Decision
 	if d.GRPC {
-		return a.grpc[d.Rule][d.Refusal()]
+		return describe(a.grpc[d.Rule][d.Refusal()], call)
 	}
-	return a.refusals[d.Rule][d.Refusal()]
+	return describe(a.refusals[d.Rule][d.Refusal()], call)
 }
 
 // replyStage is the message at which a request is decided.
@@ -168,7 +169,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
 			call.ReportRefused(s.log)
-			return stream.Send(a.refuse(&call.Decision))
+			return stream.Send(a.refuse(call))
 		case other != nil:
 			return s.handleUnseen(stream, a, call, other)
 		case err != nil:
@@ -178,15 +179,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		req.Body, req.BodyState = body, order.BodyComplete
 		if call = call.WithBody(req); call.RefuseByBody(stream.Context()) {
 			call.ReportRefused(s.log)
-			return stream.Send(a.refuse(&call.Decision))
+			return stream.Send(a.refuse(call))
 		}
 	}
 	switch {
 	case call.Decision.Refused:
 		a.gate.ReportRefused(s.log, &call.Decision, &req)
-		return stream.Send(a.refuse(&call.Decision))
+		return stream.Send(a.refuse(call))
 	case !call.NeedsAnswer:
-		return stream.Send(pass.skip(call))
+		return stream.Send(describe(pass.skip(call), call))
 	case call.Decision.Action == gate.ActionLookup:
 		return s.handleLookup(stream, a, call, &pass)
 	case !call.NeedsLock:

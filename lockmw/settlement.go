@@ -49,14 +49,15 @@ func (b *settlement) onGrant(g gate.Grant) {
 	switch step := b.call.Granted(g); {
 	case step.Answer != nil:
 		b.replied = true
-		_ = b.stream.Send(answerWith(step.Answer.Status, 0, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
+		answer := answerWith(step.Answer.Status, 0, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed)
+		_ = b.stream.Send(describe(answer, b.call))
 	case step.Refuse:
 		b.replied = true
 		b.server.problems.Refused(b.call, step, g)
-		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
+		_ = b.stream.Send(b.answers.refuse(b.call)) // the stream ends in either case
 	case step.Forward:
 		b.replied = true
-		if err := b.stream.Send(b.pass.forward(b.call, step.Lease)); err != nil {
+		if err := b.stream.Send(describe(b.pass.forward(b.call, step.Lease), b.call)); err != nil {
 			// The message was not sent, so Envoy did not forward the request. (After a
 			// message that was sent, the request may still be gone. Such a call ends
 			// without an answer, and the lock is held.)
@@ -76,7 +77,7 @@ func (b *settlement) onLost() {
 		return
 	}
 	b.server.problems.Ended(b.call)
-	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
+	_ = b.stream.Send(b.answers.refuse(b.call)) // the stream ends in either case
 }
 
 // receive handles Envoy's messages until the stream ends. The error does not tell why it
@@ -134,6 +135,9 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	}
 	if last || endsResponse(msg) {
 		b.finish()
+	}
+	if b.call.HasNews() {
+		reply = describe(reply, b.call)
 	}
 	return b.stream.Send(reply)
 }

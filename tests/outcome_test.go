@@ -119,7 +119,8 @@ func TestOutcomes(t *testing.T) {
 			before := s.metric(counter)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			a, err := s.send(ctx, "POST", "/orders/"+id+"/settle?do="+tt.do, "", "x-test-route", tt.route)
+			path := "/orders/" + id + "/settle?do=" + tt.do
+			a, err := s.send(ctx, "POST", path, "", "x-test-route", tt.route)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,6 +129,9 @@ func TestOutcomes(t *testing.T) {
 			}
 			s.wantFate(id, tt.fate)
 			bedtest.Eventually(t, "outcome "+tt.counts+" counted", func() bool { return s.metric(counter) != before })
+			if _, metadata := s.described(path); metadata["outcome"] != tt.counts || metadata["verdict"] != "acquired" {
+				t.Errorf("Envoy has %v, want the outcome %s", metadata, tt.counts)
+			}
 			if tt.fate == held {
 				s.must("POST", "/orders/"+id+"/settle", "").want(t, 409, "busy")
 			}

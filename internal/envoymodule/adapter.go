@@ -164,6 +164,9 @@ func (d *gateReplies) readsAnswer(decision *gate.Decision) bool {
 // verdict carries out a verdict. It does nothing and returns opens if the rule creates or
 // settles, and a call must be opened. It removes the first options of [gate.AnswerOptions].
 func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, options int) (step Step, opens bool) {
+	if m, ok := d.gate.Metadata(decision); ok { // first: headers that are removed free their memory
+		e.Describe(&m)
+	}
 	if decision.Refused {
 		return Step{Do: Refuse, Reply: d.refuse(decision)}, false
 	}

@@ -62,6 +62,7 @@ type envoy struct {
 	reply     *Reply // of that answer
 	response  int    // times that the answer was continued
 
+	metadata      []gate.Metadata
 	watchNotFound uint32 // the answer is of interest if it is not 0
 
 	wakers atomic.Int32 // that are not freed
@@ -71,6 +72,7 @@ func (e *envoy) Headers(of Message) Headers { return e.headers[of] }
 func (e *envoy) Chunks(Message) []Text      { return []Text{textOf(e.chunk)} }
 func (e *envoy) Details() string            { return e.details }
 func (e *envoy) Attempts() (int, bool)      { return e.attempts, !e.mute }
+func (e *envoy) Describe(m *gate.Metadata)  { e.metadata = append(e.metadata, *m) }
 func (e *envoy) Client() string             { return "192.0.2.1:4711" }
 
 func (e *envoy) Waker() Waker {

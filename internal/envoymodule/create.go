@@ -132,6 +132,7 @@ func (c *create) learn(do func(context.Context) error) {
 	s.adapter.spawn("a new order", func() {
 		defer s.mail.post(func() Step {
 			s.create = nil
+			describeNews(s.envoy, c.call)
 			return s.endResponse(Step{Do: PassResponse})
 		})
 		if err := do(s.adapter.ctx); err != nil {

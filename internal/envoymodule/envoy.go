@@ -12,6 +12,7 @@ type Envoy interface {
 	Headers(of Message) Headers
 	Set(of Message, name, value string) // replaces the first one; others stay
 	Remove(of Message, name string)     // all of that name
+	Describe(*gate.Metadata)            // sets dynamic metadata
 	Chunks(of Message) []Text           // of a body: the newest piece
 	Details() string                    // response code details so far, "" if none
 	Attempts() (n int, ok bool)         // to reach the backend; false: Envoy has no number

@@ -49,6 +49,7 @@ func (l *lookup) finish(whole bool) Step {
 func (l *lookup) end(step gate.Step) Step {
 	l.streamEnded()
 	if step.Refuse {
+		describe(l.stream.envoy, l.call)
 		return l.stream.refuse(l.stream.replies.refuse(&l.call.Decision))
 	}
 	return Step{Do: PassResponse}

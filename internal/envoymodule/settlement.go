@@ -51,11 +51,11 @@ func (b *settlement) onGrant(grant gate.Grant) {
 	b.lease = grant.Lease
 	switch step := b.call.Granted(grant); {
 	case step.Answer != nil:
-		b.post(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
+		b.postDecided(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
 	case step.Refuse:
 		d := b.call.Decision
 		b.adapter.problems.Refused(b.call, step, grant)
-		b.post(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
+		b.postDecided(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
 	case step.Forward:
 		b.forward(step.Lease)
 		b.call.NotifyLost(b.onLost)
@@ -74,6 +74,7 @@ func (b *settlement) onLost() {
 		}
 		b.adapter.problems.Ended(b.call)
 		s.answered = true // its stage stays: the backend may have the request
+		describe(s.envoy, b.call)
 		d := b.call.Decision
 		return Step{Do: Refuse, Reply: s.replies.refuse(&d)}
 	})
@@ -90,6 +91,7 @@ func (b *settlement) answered(r *gate.Response) (last bool) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.call.Answered(r)
+		describeNews(b.stream.envoy, b.call)
 		return b.call.IsAnswerEmpty()
 	}
 	return false
@@ -124,6 +126,7 @@ func (b *settlement) finished() Step {
 	}
 	b.mu.Lock()
 	step := b.call.Finished()
+	describeNews(b.stream.envoy, b.call)
 	b.mu.Unlock()
 	if step.NotStored != "" {
 		b.adapter.problems.NotStored(b.call, step.NotStored)
@@ -167,6 +170,7 @@ func (b *settlement) ended(last *gate.Response, passed bool) {
 		b.call.Answered(last)
 	}
 	b.call.Ended()
+	describeNews(b.stream.envoy, b.call)
 }
 
 // forward forwards the request. The lease is nil in observe mode.
@@ -176,7 +180,7 @@ func (b *settlement) forward(lease gate.Lease) {
 		headers := b.call.LeaseHeaders(lease)
 		set = headers[:]
 	}
-	b.post(func(s *Stream) Step {
+	b.postDecided(func(s *Stream) Step {
 		// Remove the client's headers although Set overwrites them: of a repeated header,
 		// Set overwrites only the first.
 		s.envoy.Headers(Request).strip(s.envoy, stripOwned, len(b.call.AnswerOptions()))
@@ -189,6 +193,15 @@ func (b *settlement) forward(lease gate.Lease) {
 			s.create = &create{call: b.call, stream: s}
 		}
 		return Step{Do: PassRequest}
+	})
+}
+
+// postDecided is post for a call that is decided: the worker describes it first.
+func (b *settlement) postDecided(do func(s *Stream) Step) {
+	m, _ := b.call.Metadata()
+	b.post(func(s *Stream) Step {
+		s.envoy.Describe(&m)
+		return do(s)
 	})
 }
 

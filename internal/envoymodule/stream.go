@@ -185,6 +185,7 @@ func (s *Stream) openCall(h Headers, result *gate.TryResult) Step {
 	s.body = nil
 	if call.Decision.Refused {
 		s.adapter.reportRefused(s.replies.gate, s.envoy, h, &call.Decision)
+		describe(s.envoy, call)
 		return s.refuse(s.replies.refuse(&call.Decision))
 	}
 	if call.NeedsLock {
@@ -200,6 +201,20 @@ func (s *Stream) openCall(h Headers, result *gate.TryResult) Step {
 	}
 	s.stage = passed
 	return Step{Do: PassRequest}
+}
+
+// describe sets the metadata of a call, if there are any.
+func describe(e Envoy, call *gate.Call) {
+	if m, ok := call.Metadata(); ok {
+		e.Describe(&m)
+	}
+}
+
+// describeNews is describe if there is anything new.
+func describeNews(e Envoy, call *gate.Call) {
+	if call.HasNews() {
+		describe(e, call)
+	}
 }
 
 // accept sets the request's Accept to that of its call. It first removes that of the client,

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -45,17 +46,20 @@ type Call struct {
 	start           time.Time
 	rule            order.Found // for WithBody
 
-	Decision     Decision
-	NeedsBody    bool // call WithBody
-	BodyEndOnly  bool // the gate needs the end of the body, not its content
-	NeedsLock    bool // call Acquire, then Granted
-	NeedsAnswer  bool // report the response's headers
-	learnsHeader string
-	readings     readings // of the answer to a lookup or a create
-	notFound     bool     // the status of the answer to a lookup says that there is no such order
-	headerText   string   // that of learnsHeader, of an answer whose body is read, too
-	learnsJSON   []string
-	encoded      bool // the answer's body may be encoded
+	screened               Decision               // by RefuseByBody, of a call that goes on
+	learnedID              atomic.Pointer[string] // of the order that a create has made
+	toldOutcome, toldOrder bool                   // see HasNews
+	Decision               Decision
+	NeedsBody              bool // call WithBody
+	BodyEndOnly            bool // the gate needs the end of the body, not its content
+	NeedsLock              bool // call Acquire, then Granted
+	NeedsAnswer            bool // report the response's headers
+	learnsHeader           string
+	readings               readings // of the answer to a lookup or a create
+	notFound               bool     // the status of the answer to a lookup says that there is no such order
+	headerText             string   // that of learnsHeader, of an answer whose body is read, too
+	learnsJSON             []string
+	encoded                bool // the answer's body may be encoded
 }
 
 // Step is what an adapter does next.
@@ -217,8 +221,13 @@ func (c *Call) refusal(err error) (Verdict, Step) {
 }
 
 func (c *Call) decide(v Verdict) {
-	c.Decision.Verdict = v
-	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.Decision.Observed, c.gate.now().Sub(c.start))
+	d := &c.Decision
+	d.Verdict = v
+	took := c.gate.now().Sub(c.start)
+	if c.NeedsLock && v != VerdictLost {
+		d.Waited = took
+	}
+	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took)
 }
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.

@@ -207,6 +207,7 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	var why error // why the ID was not read
 	switch {
 	case err == nil:
+		c.learnedID.Store(&id)
 		err = filter.Learn(ctx, id)
 		if c.answer.retried() && !filter.Followed() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))

@@ -122,8 +122,10 @@ func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	} else {
 		a.policy.setVerdict(&a.decision, a.policy.Create.Dedup.Decide(ctx, a.ids[0]))
 	}
-	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.decision.Observed, a.gate.now().Sub(a.start))
-	return a.decision
+	d := &a.decision
+	d.Waited = a.gate.now().Sub(a.start)
+	a.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
+	return *d
 }
 
 // cloneIDs returns copies of the IDs that a request names.
@@ -202,8 +204,9 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 	default:
 		return false
 	}
-	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, c.gate.now().Sub(c.start))
-	if d.Refused {
+	d.Waited = c.gate.now().Sub(c.start)
+	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
+	if c.screened = d; d.Refused {
 		c.Decision = d
 	}
 	return d.Refused

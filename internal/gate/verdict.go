@@ -86,15 +86,24 @@ type Decision struct {
 	Rule     int // index of the policy; -1 when no rule matches
 	Action   Action
 	Verdict  Verdict
-	Reason   order.Reason // why the request is invalid or ambiguous
-	Refused  bool         // answer with the policy's reply; always false in observe mode
-	GRPC     bool         // the request says that it is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
-	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
-	ID       string       // the canonical ID, if there is one; may share memory with the request
-	Verified bool         // the filter would refuse the lookup, or does in observe mode: open a Call, which holds the answer against it
-	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
+	Reason   order.Reason  // why the request is invalid or ambiguous
+	Refused  bool          // answer with the policy's reply; always false in observe mode
+	GRPC     bool          // the request says that it is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
+	Observed bool          // the request is not enforced: its rule observes, or the rule's share leaves it out
+	ID       string        // the canonical ID, if there is one; may share memory with the request
+	Verified bool          // the filter would refuse the lookup, or does in observe mode: open a Call, which holds the answer against it
+	Offset   int           // of the byte that Reason is about, in its part; -1: not a single byte
+	Waited   time.Duration // for a lock, a filter or a table that is not in memory
 
 	Condition int // the index of the condition that does not hold, with VerdictNotReady
+}
+
+// reasonName returns the name of the reason, "" if there is none.
+func (d *Decision) reasonName() string {
+	if d.Reason == order.NoReason {
+		return ""
+	}
+	return d.Reason.Name()
 }
 
 // Refusal numbers the answers that a policy can give, so that an adapter can prepare them.

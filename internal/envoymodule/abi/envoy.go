@@ -17,6 +17,8 @@ package abi
 #cgo nocallback envoy_dynamic_module_callback_http_filter_get_attribute_int
 #cgo noescape envoy_dynamic_module_callback_http_filter_get_attribute_int
 #cgo nocallback envoy_dynamic_module_callback_http_filter_scheduler_new
+#cgo nocallback ordergate_describe
+#cgo noescape ordergate_describe
 #cgo nocallback ordergate_wake
 #cgo nocallback ordergate_free
 
@@ -28,6 +30,21 @@ static void ordergate_wake(uintptr_t scheduler) {
 static void ordergate_free(uintptr_t scheduler) {
   envoy_dynamic_module_callback_http_filter_scheduler_delete((void*)scheduler);
 }
+
+typedef envoy_dynamic_module_type_module_buffer own;
+
+// One call for all fields of gate.Metadata. Texts that are empty, and a wait of 0, are left out.
+static void ordergate_describe(void* stream, own ns, own rule, own action, own verdict, own reason,
+                               own order, own fence, own outcome, double wait_ms) {
+  const own keys[] = {{"rule", 4}, {"action", 6}, {"verdict", 7}, {"reason", 6}, {"order", 5},
+                      {"fence", 5}, {"outcome", 7}, {"wait_ms", 7}};
+  const own values[] = {rule, action, verdict, reason, order, fence, outcome};
+  for (int i = 0; i < 7; i++)
+    if (values[i].length > 0)
+      envoy_dynamic_module_callback_http_set_dynamic_metadata_string(stream, ns, keys[i], values[i]);
+  if (wait_ms > 0)
+    envoy_dynamic_module_callback_http_set_dynamic_metadata_number(stream, ns, keys[7], wait_ms);
+}
 */
 import "C"
 
@@ -35,6 +52,7 @@ import (
 	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/envoymodule"
+	"github.com/ordergate/ordergate/internal/gate"
 )
 
 // envoy implements envoymodule.Envoy. It is Envoy's pointer to a stream, and valid as long
@@ -67,6 +85,11 @@ func (e envoy) Headers(of envoymodule.Message) envoymodule.Headers {
 
 func (e envoy) Set(of envoymodule.Message, name, value string) {
 	C.envoy_dynamic_module_callback_http_set_header(e.stream, headersOf[of], buffer(name), buffer(value))
+}
+
+func (e envoy) Describe(m *gate.Metadata) {
+	C.ordergate_describe(e.stream, buffer(gate.MetadataNamespace), buffer(m.Rule), buffer(m.Action), buffer(m.Verdict), buffer(m.Reason),
+		buffer(m.Order), buffer(m.Fence), buffer(m.Outcome), C.double(m.WaitMS()))
 }
 
 func (e envoy) Remove(of envoymodule.Message, name string) {

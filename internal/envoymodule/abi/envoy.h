@@ -122,6 +122,12 @@ bool envoy_dynamic_module_callback_http_get_headers(
 bool envoy_dynamic_module_callback_http_set_header(
     void* stream, envoy_dynamic_module_type_http_header_type of,
     envoy_dynamic_module_type_module_buffer key, envoy_dynamic_module_type_module_buffer value);
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+    void* stream, envoy_dynamic_module_type_module_buffer ns,
+    envoy_dynamic_module_type_module_buffer key, envoy_dynamic_module_type_module_buffer value);
+void envoy_dynamic_module_callback_http_set_dynamic_metadata_number(
+    void* stream, envoy_dynamic_module_type_module_buffer ns,
+    envoy_dynamic_module_type_module_buffer key, double value);
 void envoy_dynamic_module_callback_http_send_response(
     void* stream, uint32_t status, envoy_dynamic_module_type_module_http_header* headers,
     size_t headers_size, envoy_dynamic_module_type_module_buffer body,
