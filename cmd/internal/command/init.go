@@ -117,7 +117,7 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(env.stdout, a.next(path, envoy))
+	_, err = fmt.Fprint(env.stdout, a.next(path, envoy, strings.Count(text, unclearRule)))
 	return err
 }
 
@@ -287,7 +287,7 @@ func (a *initAnswers) blame(err error) error {
 }
 
 // next says what to do with the file.
-func (a *initAnswers) next(path, envoy string) string {
+func (a *initAnswers) next(path, envoy string, unclear int) string {
 	log := "access.log"
 	if a.log != "" && a.log != "-" {
 		log = a.log
@@ -303,21 +303,30 @@ func (a *initAnswers) next(path, envoy string) string {
 	dsn := map[string]string{config.SourceMySQL: "mysql://ordergate:PASSWORD@127.0.0.1:3306/", config.SourcePostgres: "postgres://ordergate:PASSWORD@127.0.0.1:5432/"}[a.database] + name
 	folder := ""
 	if _, err := os.Stat(socketFolder); err != nil {
-		folder = "mkdir -m 700 " + socketFolder + " && "
+		folder = "mkdir -m 700 " + socketFolder
+	}
+	look := ""
+	if unclear > 0 {
+		look = fmt.Sprintf("look at %s at the end of %s", plural(unclear, "request", "requests"), path)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "wrote %s, which only observes\n%s\nNext:\n", path, envoy)
 	lines := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, line := range [][2]string{
+		{look, "they may create or settle: the log does not show it"},
 		{"ordergate replay" + with + " " + log, "what it would have done"},
 		{"ordergate grants" + with, "the rights in the database and in Redis"},
 		{"export " + a.dsnEnv + "='" + dsn + "'", ""},
+		{folder, "for the sockets, which only Envoy reaches"},
 		{"ordergate check --live" + with, "whether Redis and the table are as it needs them"},
 		{"ordergate envoy" + with + " --backend HOST:PORT --out envoy.yaml", "for your service"},
-		{folder + "ordergate serve" + with + " & envoy -c envoy.yaml &", ""},
+		{"ordergate serve" + with + " & envoy -c envoy.yaml &", ""},
 		{"ordergate doctor" + with + " --through http://127.0.0.1:10000", "what is missing"},
-		{"curl -s http://127.0.0.1:9194/metrics | grep observe", "what it would refuse"},
+		{"curl -s http://127.0.0.1:9194/metrics | grep ^ordergate_decisions", "what it would refuse"},
 	} {
+		if line[0] == "" {
+			continue
+		}
 		fmt.Fprintln(lines, strings.TrimRight("  "+line[0]+"\t"+line[1], "\t"))
 	}
 	_ = lines.Flush()

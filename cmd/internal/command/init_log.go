@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/accesslog"
 )
@@ -18,10 +19,12 @@ const maxSampled, maxPages = 300_000, 5000
 
 // page is a kind of request: its method and its target, with {id} in place of what looks like an ID.
 type page struct {
-	text    string // "GET /orders/{id}"
-	n       int64
-	named   bool  // it has an {id}
-	missing int64 // answered 404
+	text       string // "GET /orders/{id}"
+	n          int64
+	named      bool  // it has an {id}
+	missing    int64 // answered 404
+	redirected int64
+	led        int64 // redirected, and the client went on to an order that the log did not have before
 }
 
 // logSample is what init has seen in a log.
@@ -36,7 +39,20 @@ type logSample struct {
 	other   int64
 	longest int
 	cut     string // why the log ends early
+
+	orders map[string]bool     // their IDs
+	last   map[string]redirect // of each client, if it was redirected by its last request
 }
+
+// redirect is one that a client may follow by its next request.
+type redirect struct {
+	from *page
+	at   time.Time
+}
+
+// maxClients bounds the clients whose redirects are kept, and followedIn the time that one takes to
+// follow a redirect.
+const maxClients, followedIn = 10_000, 5 * time.Second
 
 func sampleLog(path string, stdin io.Reader) (*logSample, error) {
 	in := stdin
@@ -52,7 +68,7 @@ func sampleLog(path string, stdin io.Reader) (*logSample, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &logSample{pages: make(map[string]*page)}
+	s := &logSample{pages: make(map[string]*page), orders: make(map[string]bool), last: make(map[string]redirect)}
 	for s.read < maxSampled {
 		e, err := log.Next()
 		if errors.Is(err, io.EOF) {
@@ -74,9 +90,6 @@ var (
 	orderName = regexp.MustCompile(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
 	chooses   = regexp.MustCompile(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
 	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
-	pays      = regexp.MustCompile(`(?i)pay|settle|confirm|capture|refund|cancel|success|notify|complete|approve|finish|commission|charge`)
-	makes     = regexp.MustCompile(`(?i)create|save|submit|place|process|new|add(?:$|[^r])|order|checkout(?:$|[^a-z_])`)
-	sells     = regexp.MustCompile(`(?i)order|checkout|invoice|payment|trade|booking`)
 )
 
 // isID counts a text that looks like an ID, and reports whether it does.
@@ -112,11 +125,11 @@ func (s *logSample) add(e *accesslog.Entry) {
 	if asset.MatchString(path) || len(path) > 200 || e.Method == "OPTIONS" {
 		return
 	}
-	named := false
+	named, id := false, ""
 	segments := strings.Split(path, "/")
 	for i, segment := range segments {
 		if i > 0 && !named && s.isID(segment) {
-			segments[i], named = "{id}", true
+			segments[i], named, id = "{id}", true, segment
 		}
 	}
 	var kept []string
@@ -127,7 +140,7 @@ func (s *logSample) add(e *accesslog.Entry) {
 		name, value, _ := strings.Cut(pair, "=")
 		switch {
 		case !named && orderName.MatchString(name) && s.isID(value):
-			kept, named = append(kept, name+"={id}"), true
+			kept, named, id = append(kept, name+"={id}"), true, value
 		case chooses.MatchString(name) && plainText.MatchString(strings.ReplaceAll(value, "%2F", "/")):
 			kept = append(kept, name+"="+strings.ReplaceAll(value, "%2F", "/"))
 			s.routed++
@@ -153,6 +166,25 @@ func (s *logSample) add(e *accesslog.Entry) {
 	if e.Status == 404 || e.Status == 410 {
 		p.missing++
 	}
+	s.follow(p, id, e)
+}
+
+// follow notes which pages redirect to orders that are new to the log.
+func (s *logSample) follow(p *page, id string, e *accesslog.Entry) {
+	last, redirected := s.last[e.Client]
+	delete(s.last, e.Client)
+	switch {
+	case p.named:
+		if after := e.Start.Sub(last.at); redirected && !s.orders[id] && orderName.MatchString(p.text) && after >= 0 && after <= followedIn {
+			last.from.led++
+		}
+		s.orders[id] = true
+	case e.Status/100 == 3 && e.Status != 304:
+		p.redirected++
+		if len(s.last) < maxClients {
+			s.last[e.Client] = redirect{from: p, at: e.Start}
+		}
+	}
 }
 
 // sorted returns the pages, the most frequent first.
@@ -162,40 +194,6 @@ func (s *logSample) sorted() []*page {
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b *page) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.text, b.text)) })
-	return list
-}
-
-// kindOfPage is what a page may do with an order.
-type kindOfPage int8
-
-const (
-	lookups kindOfPage = iota
-	creates
-	settlements
-)
-
-// maxProposed bounds the requests that init proposes for one rule's action.
-const maxProposed = 3
-
-// of returns the pages that may do something with an order. It is a guess, which the user corrects.
-func (s *logSample) of(kind kindOfPage) (list []*page) {
-	for _, p := range s.sorted() {
-		method, target, _ := strings.Cut(p.text, " ")
-		path, query, _ := strings.Cut(target, "?")
-		reads, verb := method == "GET", pays.MatchString(path[strings.LastIndexByte(path, '/')+1:]) || pays.MatchString(query)
-		is := false
-		switch kind {
-		case lookups:
-			is = p.named && reads && !verb && orderName.MatchString(target)
-		case creates:
-			is = !p.named && (method == "POST" || method == "PUT") && makes.MatchString(target) && sells.MatchString(target) && !verb
-		case settlements:
-			is = p.named && verb && (!reads || !strings.HasSuffix(path, "/{id}")) || p.named && method == "POST" && orderName.MatchString(target)
-		}
-		if is && p.n*1000 >= s.read/1000 && len(list) < maxProposed {
-			list = append(list, p)
-		}
-	}
 	return list
 }
 

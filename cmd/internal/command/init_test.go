@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // flagsOfInit are those that every file needs.
@@ -138,6 +140,79 @@ func TestInitProposes(t *testing.T) {
 				if code != exitDone || !strings.Contains(string(text), want) {
 					t.Errorf("exit code %d, %s%s, want %s", code, text, stderr, want)
 				}
+			}
+		})
+	}
+}
+
+// visits returns a combined log of customers, each of whom makes the requests of a visit, one every
+// second. A request is "METHOD TARGET STATUS"; # is the number of the customer's order.
+func visits(customers int, requests ...string) string {
+	var b strings.Builder
+	at := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
+	for i := range customers {
+		for _, r := range requests {
+			f := strings.Fields(strings.ReplaceAll(r, "#", fmt.Sprint(1795716760586100+i)))
+			at = at.Add(time.Second)
+			fmt.Fprintf(&b, "10.0.0.%d - - [%s] \"%s %s HTTP/1.1\" %s 12\n", i%3, at.Format("02/Jan/2006:15:04:05 -0700"), f[0], f[1], f[2])
+		}
+	}
+	return b.String()
+}
+
+// TestInitReadsVisits has the visits of customers of three public shops.
+func TestInitReadsVisits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		visit  []string
+		rules  string // their names and paths
+		asides []string
+	}{
+		{"creates and settles by GET", []string{
+			"POST /login 200", "GET / 304", "POST /shop-cart 200", "GET /shop-cart/settle 200", "GET /saveOrder 302", "GET /orders/# 200", "GET /selectPayType?orderNo=# 200",
+			"GET /payPage?orderNo=#&payType=1 200", "GET /paySuccess?payType=1&orderNo=# 200", "GET /orders 200", "GET /orders/# 200", "PUT /orders/#/finish 200", "POST /pay/# 200", "GET /logout 302",
+		}, "order-lookup GET /orders/{id}, order-lookup-2 GET /payPage, order-lookup-3 GET /selectPayType, order-create GET /saveOrder, " +
+			"order-settle GET /paySuccess, order-settle-2 POST /pay/{id}, order-settle-3 PUT /orders/{id}/finish", nil},
+		{"a session that has the order", []string{
+			"GET /index.php?route=account/login 200", "POST /index.php?route=account/login.login 302", "GET /index.php?route=account/order.info&order_id=# 200", "POST /index.php?route=checkout/cart.add 200",
+			"GET /index.php?route=checkout/checkout 200", "POST /index.php?route=checkout/shipping_address.save 200", "POST /index.php?route=checkout/shipping_method.save 200",
+			"GET /index.php?route=checkout/payment_method.getMethods 200", "GET /index.php?route=checkout/confirm.confirm 200", "GET /index.php?route=extension/payment/cod.confirm 200", "GET /index.php?route=account/order 200",
+		}, "order-lookup GET /index.php", []string{"checkout/checkout", "checkout/confirm.confirm", "extension/payment/cod.confirm"}},
+		{"forms and a notice of the bank", []string{
+			"GET /shop/order/new 200", "POST /shop/order/new 200", "GET /shop/order/list 200", "GET /shop/order/view?orderId=# 200", "POST /payment/notify 200", "GET /shop/account/signoff 302",
+		}, "order-lookup GET /shop/order/view, order-create POST /shop/order/new", []string{"/payment/notify"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "ordergate.yaml")
+			code, stdout, stderr := command(t.Context(), append(append([]string{}, flagsOfInit...), "--out", dir, "--log", writeFile(t, "access.log", visits(30, tt.visit...)))...)
+			text, err := os.ReadFile(file)
+			if code != exitDone || err != nil {
+				t.Fatalf("exit code %d, %v, %s%s", code, err, stdout, stderr)
+			}
+			var rules []string
+			for _, r := range regexp.MustCompile(`(?m)^  - name: (\S+)\n.*\n    match: \{methods: \[(\w+).*?\], path: ("[^"]*"|[^,}]*)`).FindAllStringSubmatch(string(text), -1) {
+				rules = append(rules, strings.ReplaceAll(strings.Join(r[1:], " "), `"`, ""))
+			}
+			if got := strings.Join(rules, ", "); got != tt.rules {
+				t.Errorf("rules %s, want %s", got, tt.rules)
+			}
+			asides := regexp.MustCompile(`(?m)^#(  - .*)$`).FindAllStringSubmatch(string(text), -1)
+			for i, a := range asides {
+				if i >= len(tt.asides) || !strings.Contains(a[1], tt.asides[i]) {
+					t.Errorf("the log is said not to show: %s", a[1])
+				}
+			}
+			if len(asides) != len(tt.asides) || (len(asides) > 0) != strings.Contains(stdout, "at the end of "+file) {
+				t.Errorf("%d requests at the end, want %q: %s", len(asides), tt.asides, stdout)
+			}
+
+			// What is commented out is right once it is not.
+			whole := regexp.MustCompile(`(?m)^#(locks:|  - |  \w+: )`).ReplaceAllString(string(text), "$1")
+			if code, stdout, stderr := command(t.Context(), "check", "--config", writeFile(t, "whole.yaml", whole)); code != exitDone {
+				t.Errorf("exit code %d, %s%s\n%s", code, stdout, stderr, whole)
 			}
 		})
 	}

@@ -157,12 +157,58 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 		"sources:\n  # The variable %s has the data source name. The column is the ID as clients write it.\n"+
 		"  orders-db: {kind: %s, dsn_env: %s, table: %s, id_column: %s, follow: %s}\n",
 		styles[strings.ToLower(a.backend)], scalar(a.redis), a.dsnEnv, a.database, a.dsnEnv, table, scalar(a.column), follow)
+	more := ""
+	if seen != nil {
+		more = seen.unclear(matches, form)
+	}
 	if len(locks) > 0 {
 		b.WriteString("\nlocks:\n")
-		for _, name := range sortedKeys(locks) {
-			fmt.Fprintf(&b, "  %s:\n    key: %q\n    lease: 90s\n    on_unknown_outcome: {hold: 60s}   # longer than the backend can take\n", name, map[string]string{"settlement": "order:lock:{id}", "session": "session:lock:{id}"}[name])
+	} else if more != "" {
+		b.WriteString("\n#locks:\n")
+	}
+	for _, name := range []string{"session", "settlement"} {
+		switch lock := fmt.Sprintf("  %s: {key: %q, lease: 90s, on_unknown_outcome: {hold: 60s}}", name, map[string]string{"settlement": "order:lock:{id}", "session": "session:lock:{id}"}[name]); {
+		case locks[name]:
+			b.WriteString(lock + "   # hold: longer than the backend can take\n")
+		case strings.Contains(more, "lock: "+name):
+			b.WriteString("#" + lock + "   # for requests at the end\n")
 		}
 	}
-	b.WriteString("\nrules:" + rules.String())
+	b.WriteString("\nrules:" + rules.String() + more)
 	return b.String(), nil
 }
+
+// unclear returns, as comments, rules for the requests that may create or settle an order, though the
+// log shows none in them.
+func (s *logSample) unclear(matched []string, form string) string {
+	var b strings.Builder
+	for _, text := range s.texts(unclear) {
+		sketch, err := parseSketch(text)
+		if err != nil || slices.Contains(matched, sketch.match()) {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString(unclearText)
+		}
+		settle := "settle: {lock: session, by: [{cookie: SESSION}]}"
+		if strings.HasPrefix(text, "POST") {
+			settle = "id: {form: ORDER_ID, " + form + "}, settle: {lock: settlement}"
+		}
+		fmt.Fprintf(&b, unclearRule+"%d, mode: observe, match: %s, %s}\n", strings.Count(b.String(), unclearRule)+1, sketch.match(), settle)
+	}
+	return b.String()
+}
+
+// unclearRule begins each of these rules.
+const unclearRule = "#  - {name: unclear-"
+
+// unclearText says what to look for in the service.
+const unclearText = `
+# The log shows no order in these requests. Look in the service what each does, and uncomment what fits,
+# with its lock:
+# - One that changes the order of the session is settled by the session's cookie. Its name is often
+#   PHPSESSID or JSESSIONID: a browser shows it.
+# - One whose body names the order has it as {form: FIELD} or {json: MEMBER}.
+# - One that inserts an order has "create: {filter: orders, learn: table}" in place of settle.
+# - One that only shows a page needs no rule.
+`
