@@ -16,10 +16,12 @@ import (
 //
 // The names of filters, sources, locks and rules are [a-z0-9][a-z0-9_-]{0,62}.
 type Config struct {
-	Backend string `mapstructure:"backend"` // of rules without one; default strict
-	// FrontControllers are those of rules without any; default /index.php and /.
+	// Backend is that of rules without one.
+	Backend string `mapstructure:"backend" default:"strict" oneof:"strict tomcat spring php"`
+	// FrontControllers are those of rules without any, with backend strict and php; default
+	// /index.php and /.
 	FrontControllers []string `mapstructure:"front_controllers"`
-	// Answer is that of rules without one; nil: the status tells.
+	// Answer is that of rules without one. Without it, the status of an answer counts.
 	Answer *Answer `mapstructure:"answer"`
 
 	Listen  Listen            `mapstructure:"listen"`
@@ -34,15 +36,15 @@ type Config struct {
 // port. An empty address is not served. A rule with lookup or dedup needs authz or http, and a rule
 // with create or settle needs proc. No two addresses may overlap.
 type Listen struct {
-	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
-	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
-	HTTP  string `mapstructure:"http"`  // HTTP sub-requests of nginx, Traefik and Envoy; default empty
-	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
+	Authz string `mapstructure:"authz" default:"127.0.0.1:9191"` // gRPC ext_authz
+	Proc  string `mapstructure:"proc" default:"127.0.0.1:9192"`  // gRPC ext_proc
+	HTTP  string `mapstructure:"http"`                           // HTTP sub-requests of nginx, Traefik and Envoy
+	Admin string `mapstructure:"admin" default:"127.0.0.1:9194"` // HTTP metrics and health
 
 	// The token of requests to the admin address that change something. Without it, operators
 	// need no token, and services can neither add IDs nor delete stored answers (/v1/...).
 	TokenFile string `mapstructure:"token_file"`
-	TokenEnv  string `mapstructure:"token_env"`
+	TokenEnv  string `mapstructure:"token_env" not:"token_file"`
 	Token     Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both
 
 	// AdminHosts are the host names that requests to the admin address may have, besides IP
@@ -54,7 +56,7 @@ type Listen struct {
 	TLS      *ListenTLS `mapstructure:"tls"`
 	Insecure bool       `mapstructure:"insecure"`
 
-	SocketMode string `mapstructure:"socket_mode"` // of unix sockets, three octal digits; default "0660"
+	SocketMode string `mapstructure:"socket_mode" default:"0660"` // of unix sockets, three octal digits
 }
 
 // FileMode returns SocketMode as a number; 0 if it is invalid.
@@ -69,9 +71,12 @@ func (l Listen) FileMode() fs.FileMode {
 // ListenTLS configures servers for TLS with client certificates. The files are PEM, and all
 // three are required.
 type ListenTLS struct {
-	Cert string `mapstructure:"cert"` // our certificate, with its chain up to an authority
-	Key  string `mapstructure:"key"`  // its private key
-	CA   string `mapstructure:"ca"`   // authorities that sign the clients' certificates
+	// Cert is the file of our certificate, with its chain up to an authority.
+	Cert string `mapstructure:"cert" need:"the file of the certificate"`
+	// Key is the file of its private key.
+	Key string `mapstructure:"key" need:"the file of its private key"`
+	// CA is the file of the authorities that sign the clients' certificates.
+	CA string `mapstructure:"ca" need:"the file of the authorities that sign the clients' certificates"`
 	// Names are DNS names and URIs. A client's certificate must have one of them. Empty: any
 	// certificate of the authorities is accepted.
 	Names []string `mapstructure:"names"`
@@ -87,21 +92,24 @@ const (
 
 // Redis says where the locks and the change logs live.
 type Redis struct {
-	Mode string `mapstructure:"mode"` // default single
+	// Mode is the kind of server.
+	Mode string `mapstructure:"mode" default:"single" oneof:"single sentinel cluster embedded"`
 	// Addresses are, by mode: of exactly one server (single; default 127.0.0.1:6379), of
 	// Sentinels (sentinel), or of any nodes of the cluster, which name the others (cluster).
 	// Mode embedded has none.
-	Addresses    []string `mapstructure:"addresses"`
-	Master       string   `mapstructure:"master"`        // the Sentinels' name of the primary, in mode sentinel; default mymaster
-	Database     int      `mapstructure:"database"`      // 0 to 65535, default 0; in modes single and sentinel
-	Username     string   `mapstructure:"username"`      // an ACL user; needs a password
-	PasswordFile string   `mapstructure:"password_file"` // read at start and for each new connection, trailing line break removed
-	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable
+	Addresses []string `mapstructure:"addresses"`
+	// Master is the Sentinels' name of the primary.
+	Master string `mapstructure:"master" default:"mymaster" only:"mode=sentinel" need:"the Sentinels' name of the master"`
+	// Database is the number of the database, in modes single and sentinel.
+	Database     int    `mapstructure:"database" default:"0" min:"0" max:"65535"`
+	Username     string `mapstructure:"username"`                         // an ACL user; needs a password
+	PasswordFile string `mapstructure:"password_file"`                    // read at start and for each new connection, trailing line break removed
+	PasswordEnv  string `mapstructure:"password_env" not:"password_file"` // name of an environment variable
 
 	// The same for the Sentinels, which have users of their own.
-	SentinelUsername     string `mapstructure:"sentinel_username"`
-	SentinelPasswordFile string `mapstructure:"sentinel_password_file"`
-	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env"`
+	SentinelUsername     string `mapstructure:"sentinel_username" only:"mode=sentinel"`
+	SentinelPasswordFile string `mapstructure:"sentinel_password_file" only:"mode=sentinel"`
+	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env" not:"sentinel_password_file" only:"mode=sentinel"`
 
 	// Member identifies this instance. It stays the same after a restart, and no other
 	// ordergate has it. At most 200 bytes, without #. Empty by default: package engine then
@@ -144,23 +152,33 @@ const ObservedSuffix = ":observe"
 
 // Lock is one kind of per-order lock.
 type Lock struct {
-	Kind             string        `mapstructure:"kind"`                // default exclusive
-	Format           string        `mapstructure:"format"`              // default redisson
-	Key              string        `mapstructure:"key"`                 // Redis key with {id} in it, once, and each {part} of the rules' IDs; default "order:lock:{id}"
-	Permits          int           `mapstructure:"permits"`             // of kind semaphore: 1 to 1,000,000, no default
-	Quorum           *Quorum       `mapstructure:"quorum"`              // of kind quorum; otherwise nil
-	Replicas         *Replicas     `mapstructure:"replicas"`            // nil: a grant needs the primary only
-	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
-	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
-	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
+	// Kind is who may hold the lock at once.
+	Kind string `mapstructure:"kind" default:"exclusive" oneof:"exclusive fair read write quorum semaphore"`
+	// Format is how the lock is stored: redisson excludes Java's RLock, string a SET NX PX.
+	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum"`
+	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs.
+	Key string `mapstructure:"key" default:"order:lock:{id}"`
+	// Permits is how many may hold the lock at once.
+	Permits int `mapstructure:"permits" need:"the number of calls that may hold the lock at once" only:"kind=semaphore" min:"1" max:"1000000"`
+	// Quorum names the servers, most of which must grant the lock.
+	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum"`
+	// Replicas must confirm a grant. Without it, a grant needs the primary only.
+	Replicas *Replicas `mapstructure:"replicas"`
+	// Lease is how long the lock lasts without a renewal; renewed at a third of it.
+	Lease time.Duration `mapstructure:"lease" default:"30s" min:"1s" max:"1h"`
+	// Wait is how a caller waits for the lock; default 3 tries, 100ms apart.
+	Wait Wait `mapstructure:"wait"`
+	// MaxWaitersPerKey bounds the waiters for one key in this process.
+	MaxWaitersPerKey int `mapstructure:"max_waiters_per_key" default:"100" min:"0" max:"100000"`
+	// OnUnknownOutcome is for a call that ended with an unknown outcome.
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 	// KeepFence is how long Redis keeps the last fence of a lock, and the counters of a
 	// semaphore: 24h to 87600h (ten years), default 24h; 0: for ever, so that Java continues
 	// counting from it. Of a lock of settle.by: the longer one of lease and hold.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 
-	SecretFile string `mapstructure:"secret_file"` // keys the hash in the key of a lock of settle.by; as that of a filter
-	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable
+	SecretFile string `mapstructure:"secret_file"`                  // keys the hash in the key of a lock of settle.by; as that of a filter
+	SecretEnv  string `mapstructure:"secret_env" not:"secret_file"` // name of an environment variable
 	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both.
 	Secret Secret `mapstructure:"-" json:"-"`
 }
@@ -175,20 +193,23 @@ type Quorum struct {
 // Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but
 // still can. Not with mode embedded, and not for kind quorum.
 type Replicas struct {
-	Confirm int           `mapstructure:"confirm"` // number of replicas, 1 to 100; default 1
-	Timeout time.Duration `mapstructure:"timeout"` // 1ms to 500ms; default 100ms
+	// Confirm is the number of replicas.
+	Confirm int `mapstructure:"confirm" default:"1" min:"1" max:"100"`
+	// Timeout is how long they have. The most is half of the second that a command may take.
+	Timeout time.Duration `mapstructure:"timeout" default:"100ms" min:"1ms" max:"500ms"`
 }
 
 // Wait bounds the wait for a lock that another holds: Tries attempts at intervals of Every, or
 // as many as fit UpTo. Tries of 1 does not wait.
 type Wait struct {
-	Tries int           `mapstructure:"tries"` // 1 to 1,000
-	Every time.Duration `mapstructure:"every"` // 1ms to 1m; with kind fair at most 4s
-	UpTo  time.Duration `mapstructure:"up_to"` // 1ms to 10m; excludes the other two
+	Tries int           `mapstructure:"tries" not:"up_to" min:"1" max:"1000"` // number of attempts
+	Every time.Duration `mapstructure:"every" not:"up_to" min:"1ms" max:"1m"` // pause between them; with kind fair at most 4s
+	UpTo  time.Duration `mapstructure:"up_to" min:"1ms" max:"10m"`            // the longest wait
 }
 
 // UnknownPolicy is for a lease whose call ended with an unknown outcome: the backend may still
 // be at work.
 type UnknownPolicy struct {
-	Hold time.Duration `mapstructure:"hold"` // 1s to 24h; default the lock's lease
+	// Hold is how long the lock stays, renewed no more; default the lock's lease.
+	Hold time.Duration `mapstructure:"hold" min:"1s" max:"24h"`
 }

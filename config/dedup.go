@@ -17,28 +17,26 @@ const (
 type Dedup struct {
 	// Confirm is the name of a source, a table. No kind of filter is certain of a duplicate: it has
 	// IDs of creates that may have failed as well.
-	Confirm       string        `mapstructure:"confirm"`
-	Duplicate     Reply         `mapstructure:"duplicate"`      // default 409 {"error":"order already exists"}
-	OnUnavailable string        `mapstructure:"on_unavailable"` // the table does not answer in time; default forward
-	Unavailable   Reply         `mapstructure:"unavailable"`    // of on_unavailable refuse; default 503, Retry-After 1s
-	Timeout       time.Duration `mapstructure:"timeout"`        // of one question to the table, with the wait for a connection; 10ms to 5s, default 200ms
-	MaxQueries    int           `mapstructure:"max_queries"`    // to the table at once, each on its own connection; 1 to 1,000, default 8
+	Confirm   string `mapstructure:"confirm"`
+	Duplicate Reply  `mapstructure:"duplicate"` // default 409 {"error":"order already exists"}
+	// OnUnavailable is what becomes of a create if the table does not answer in time.
+	OnUnavailable string `mapstructure:"on_unavailable" default:"forward" oneof:"forward refuse"`
+	// Unavailable is the answer to one that is refused; default 503, Retry-After 1s.
+	Unavailable Reply `mapstructure:"unavailable" only:"on_unavailable=refuse"`
+	// Timeout bounds one query of the table, with the wait for a connection.
+	Timeout time.Duration `mapstructure:"timeout" default:"200ms" min:"10ms" max:"5s"`
+	// MaxQueries bounds the queries at once, each on its own connection.
+	MaxQueries int `mapstructure:"max_queries" default:"8" min:"1" max:"1000"`
 }
 
 func (d *Dedup) ensureDefaults(doc *document, path string) {
 	d.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict, Body: `{"error":"order already exists"}`})
-	fill(doc, path+".on_unavailable", &d.OnUnavailable, OnUnavailableForward)
 	if d.OnUnavailable == OnUnavailableRefuse {
 		d.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{
 			Status: http.StatusServiceUnavailable, Body: `{"error":"order cannot be looked up, try again"}`, RetryAfter: time.Second,
 		})
 	}
-	fill(doc, path+".timeout", &d.Timeout, 200*time.Millisecond)
-	fill(doc, path+".max_queries", &d.MaxQueries, 8)
 }
-
-// maxQueries bounds max_queries. Few databases accept as many connections.
-const maxQueries = 1_000
 
 // dedup checks the dedup of a rule with create.
 func (v *validator) dedup(path string, r *Rule) {
@@ -51,11 +49,8 @@ func (v *validator) dedup(path string, r *Rule) {
 	}
 	path += ".create.dedup"
 	v.reply(path+".duplicate", d.Duplicate)
-	v.choice(path+".on_unavailable", d.OnUnavailable, OnUnavailableForward, OnUnavailableRefuse)
 	if d.OnUnavailable == OnUnavailableRefuse {
 		v.reply(path+".unavailable", d.Unavailable)
-	} else {
-		v.option(path, "unavailable", d.Unavailable.isSet(), v.discarded[path+".on_unavailable"], "on_unavailable "+OnUnavailableRefuse)
 	}
 	if key, _ := r.ByKey(); key != nil {
 		v.reject(path, "refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key")
@@ -72,8 +67,6 @@ func (v *validator) dedup(path string, r *Rule) {
 	if f := v.config.Filters[r.Create.Filter]; len(f.Parts) > 0 {
 		v.reject(path+".confirm", "is not available for a filter with parts: leave out dedup, or give the rule create.once")
 	}
-	between(v, path+".timeout", d.Timeout, 10*time.Millisecond, 5*time.Second)
-	between(v, path+".max_queries", d.MaxQueries, 1, maxQueries)
 }
 
 // hasLocation reports whether the entry says where the ID is in a request.

@@ -31,10 +31,10 @@ func TestDedup(t *testing.T) {
 		{"an unknown source", "{}", "{path: id}", "{confirm: dbs}", []string{`.create.dedup.confirm: "dbs" is not defined under sources, which has db, seed`}},
 		{"a file", "{}", "{path: id}", "{confirm: seed}", []string{`.create.dedup.confirm: source "seed" is a file, which does not have the newest orders: name a table`}},
 		{"out of range", "{}", "{path: id}", "{confirm: db, timeout: 9ms, max_queries: 0, on_unavailable: pass, duplicate: {status: 199}}", []string{
-			".create.dedup.duplicate.status: 199 is out of range: 200 to 599 are allowed",
 			`.create.dedup.on_unavailable: "pass" is not one of forward, refuse`,
 			".create.dedup.timeout: 9ms is out of range: 10ms to 5s are allowed",
 			".create.dedup.max_queries: 0 is out of range: 1 to 1000 are allowed",
+			".create.dedup.duplicate.status: 199 is out of range: 200 to 599 are allowed",
 		}},
 		{"out of range at the other end", "{}", "{path: id}", "{confirm: db, timeout: 6s, max_queries: 1001}", []string{
 			".create.dedup.timeout: 6s is out of range: 10ms to 5s are allowed",

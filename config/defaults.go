@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -20,25 +21,21 @@ func fill[T comparable](doc *document, path string, value *T, byDefault T) {
 	}
 }
 
-// ensureDefaults is the one place for defaults.
+// ensureDefaults sets the declared defaults, and then those that depend on other keys.
 func (c *Config) ensureDefaults(doc *document) {
-	fill(doc, "backend", &c.Backend, BackendStrict)
+	if c.Redis == nil && c.needsRedis() {
+		c.Redis = &Redis{}
+	}
+	doc.fill("", reflect.ValueOf(c).Elem())
 	if c.Answer != nil {
 		c.Answer.ensureDefaults()
 	}
-	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
-	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
-	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
-	fill(doc, "listen.socket_mode", &c.Listen.SocketMode, "0660")
 	for name, s := range c.Sources {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
 	}
-	if c.Redis == nil && c.needsRedis() {
-		c.Redis = &Redis{}
-	}
-	if c.Redis != nil {
-		c.Redis.ensureDefaults(doc, "redis")
+	if r := c.Redis; r != nil && r.Mode == RedisSingle && r.Addresses == nil && !doc.given("redis.addresses") {
+		r.Addresses = []string{"127.0.0.1:6379"}
 	}
 	for name, f := range c.Filters {
 		f.ensureDefaults(doc, join("filters", name), name, filterSettings{withRedis: c.Redis != nil, withTable: c.hasTable(f)})
@@ -97,16 +94,6 @@ func (c *Config) hasTable(f Filter) bool {
 	return slices.ContainsFunc(f.Sources, func(name string) bool { return c.Sources[name].Live() })
 }
 
-func (r *Redis) ensureDefaults(doc *document, path string) {
-	fill(doc, path+".mode", &r.Mode, RedisSingle)
-	if r.Mode == RedisSingle && r.Addresses == nil && !doc.given(path+".addresses") {
-		r.Addresses = []string{"127.0.0.1:6379"}
-	}
-	if r.Mode == RedisSentinel {
-		fill(doc, path+".master", &r.Master, "mymaster") // Redis's own example
-	}
-}
-
 // mostTimes bounds a filter's growth by default, as a multiple of its capacity: six expansions by
 // 1.5. Larger growth is either a mistake in the capacity, which an operator should see, or a flood.
 const mostTimes = 16
@@ -119,44 +106,19 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 	if file.withRedis {
 		freshness = Freshness{Mode: FreshnessWindow, Window: DefaultWindow}
 	}
-	fill(doc, path+".kind", &f.Kind, FilterLocal)
-	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
-	fill(doc, path+".false_positive_rate", &f.FalsePositiveRate, 0.001)
 	fill(doc, path+".freshness", &f.Freshness, freshness)
 	if f.Freshness.Mode == FreshnessWindow && !doc.given(path+".freshness") { // made in Go
 		fill(doc, path+".freshness.window", &f.Freshness.Window, DefaultWindow)
 	}
-	fill(doc, path+".stale_after", &f.StaleAfter, 5*time.Second)
-	switch f.Kind {
-	case FilterLayered:
-		fill(doc, path+".redis_kind", &f.RedisKind, FilterBitmap)
-		fallthrough
-	case FilterLocal:
-		fill(doc, path+".layout", &f.Layout, LayoutBlocked)
-	}
-	if kind := f.InRedis(); kind != "" {
+	if f.InRedis() != "" {
 		fill(doc, path+".shards", &f.Shards, 1)
 		fill(doc, path+".key_prefix", &f.KeyPrefix, "order:bloom:"+name)
-		if kind == FilterRedisson {
-			fill(doc, path+".codec", &f.Codec, CodecDefault)
-			fill(doc, path+".elements", &f.Elements, ElementsString)
-		}
-	}
-	if s := f.Snapshot; s != nil {
-		fill(doc, path+".snapshot.every", &s.Every, 10*time.Minute)
-	}
-	if s := f.Segments; s != nil {
-		fill(doc, path+".segments.by", &s.By, SegmentDay)
-		fill(doc, path+".segments.from", &s.From, SegmentFromID)
-		fill(doc, path+".segments.older", &s.Older, OlderUnknown)
 	}
 	if e := f.Expand; e != nil {
 		how := ExpandLayers
 		if f.InRedis() != "" || len(f.Sources) > 0 && f.Segments == nil {
 			how = ExpandRebuild
 		}
-		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)
-		fill(doc, path+".expand.by", &e.By, 1.5)
 		fill(doc, path+".expand.how", &e.How, how)
 		fill(doc, path+".expand.max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
@@ -176,36 +138,15 @@ func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSett
 		keep = 100_000
 	}
 	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
-	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, defaultLogLease)
-	fill(doc, path+".change_log.expel", &f.ChangeLog.Expel, defaultLogExpel)
 	share := file.withRedis && file.withTable && f.InRedis() == ""
 	fill(doc, path+".share_load", &f.ShareLoad, &share)
-	if r := f.Reconcile; r != nil {
-		fill(doc, path+".reconcile.every", &r.Every, 24*time.Hour)
-		fill(doc, path+".reconcile.sample", &r.Sample, 1000)
-		fill(doc, path+".reconcile.rate", &r.Rate, 2000)
-	}
 }
 
 func (s *Source) ensureDefaults(doc *document, path, name string) {
-	switch s.Kind {
-	case "mariadb":
-		s.Kind = SourceMySQL
-	case "postgresql":
-		s.Kind = SourcePostgres
+	if s.Live() {
+		fill(doc, path+".cursor_column", &s.CursorColumn, s.IDColumn)
 	}
-	if !s.Live() {
-		return
-	}
-	fill(doc, path+".cursor_column", &s.CursorColumn, s.IDColumn)
-	fill(doc, path+".batch", &s.Batch, 10_000)
-	fill(doc, path+".on_bad", &s.OnBad, OnBadFail)
-	fill(doc, path+".overlap", &s.Overlap, time.Minute)
-	fill(doc, path+".follow", &s.Follow, FollowNone)
-	switch s.Follow {
-	case FollowPoll:
-		fill(doc, path+".every", &s.Every, time.Second)
-	case FollowLogical:
+	if s.Follow == FollowLogical {
 		object := "ordergate_" + strings.ReplaceAll(name, "-", "_")
 		fill(doc, path+".slot", &s.Slot, object)
 		fill(doc, path+".publication", &s.Publication, object)
@@ -218,18 +159,9 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
-	fill(doc, path+".kind", &l.Kind, LockExclusive)
-	fill(doc, path+".format", &l.Format, FormatRedisson)
-	fill(doc, path+".key", &l.Key, "order:lock:{id}")
-	fill(doc, path+".lease", &l.Lease, 30*time.Second)
 	if l.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
 		fill(doc, path+".wait.tries", &l.Wait.Tries, 3)
 		fill(doc, path+".wait.every", &l.Wait.Every, 100*time.Millisecond)
-	}
-	fill(doc, path+".max_waiters_per_key", &l.MaxWaitersPerKey, 100)
-	if r := l.Replicas; r != nil {
-		fill(doc, path+".replicas.confirm", &r.Confirm, 1)
-		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
 	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
 	life := leastFence
@@ -254,14 +186,13 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	case !r.Pass && !doc.given(path+".answer"):
 		r.Answer = c.Answer
 	}
-	fill(doc, path+".match.case", &r.Match.Case, CaseSensitive)
 	others := OtherMethodsPass
 	if r.Settle != nil || r.requiresKey() {
 		others = OtherMethodsRefuse
 	}
 	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)
 	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
-		r.IDs = []ID{{}} // has the format of the ID in the answer
+		r.IDs = []ID{{Format: FormatDigits}} // has the format of the ID in the answer
 	}
 	if r.Create != nil {
 		lowerHeader(&r.Create.Learn.ResponseHeader)
@@ -314,8 +245,6 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		s.Unavailable.ensureDefaults(doc, path+".settle.unavailable", Reply{
 			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
 		})
-		fill(doc, path+".settle.max_hold", &s.MaxHold, defaultMaxHold)
-		fill(doc, path+".settle.max_in_flight", &s.MaxInFlight, 100)
 		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		for i := range s.By {
 			lowerHeader(&s.By[i].Header)
@@ -344,19 +273,6 @@ func (r *Rule) readsJSON() bool {
 // ensureDefaults sets no lengths for a UUID, since all UUIDs have the same length.
 func (id *ID) ensureDefaults(doc *document, path string) {
 	lowerHeader(&id.Header)
-	if id.JSON != "" {
-		fill(doc, path+".json_type", &id.JSONType, JSONAny)
-	}
-	if id.List {
-		fill(doc, path+".max_list", &id.MaxList, 100)
-	}
-	if id.JSON != "" || id.Form != "" {
-		fill(doc, path+".max_body", &id.MaxBody, defaultIDBody)
-	}
-	fill(doc, path+".format", &id.Format, FormatDigits)
-	if id.Case == "fold" {
-		id.Case = CaseLower
-	}
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:

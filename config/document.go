@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ type document struct {
 	partlyRead map[string]bool // paths of mappings with a key that the reader could not use
 	badNames   map[string]bool // "filters.Orders": defined, but under a rejected name
 	violations []Violation
+	keys       map[reflect.Type][]declaration
 	variables  map[string]string // from the name of a variable to the path of its key
 }
 
@@ -35,6 +37,7 @@ func newDocument(file string) *document {
 		discarded:  make(map[string]bool),
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
+		keys:       make(map[reflect.Type][]declaration),
 	}
 }
 

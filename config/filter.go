@@ -16,13 +16,11 @@ const (
 	CodecDefault = "default" // Kryo5, the default of Java services
 	CodecString  = "string"  // StringCodec
 
-	ElementsString = "string" // RBloomFilter<String>
-	ElementsLong   = "long"   // RBloomFilter<Long>
+	ElementsLong = "long" // RBloomFilter<Long>
 
 	LayoutBlocked = "blocked" // the bits of an ID lie in one cache line
 	LayoutClassic = "classic" // they lie anywhere: less memory, slower
 
-	SegmentDay         = "day"
 	SegmentFromID      = "id"      // the ID contains its day
 	SegmentFromArrival = "arrival" // an ID belongs to the day on which it was read or learned
 	OlderUnknown       = "unknown" // an ID of a dropped day passes
@@ -37,10 +35,15 @@ const (
 
 // Filter is one set of order IDs.
 type Filter struct {
-	Kind              string   `mapstructure:"kind"`                // default local
-	Capacity          uint64   `mapstructure:"capacity"`            // IDs, 1 to 10^11; default 1,000,000
-	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
-	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
+	// Kind is where the filter's bits are, and how.
+	Kind string `mapstructure:"kind" default:"local" oneof:"local exact redis-bloom redis-bitmap redisson layered"`
+	// Capacity is the number of IDs that the filter is made for. At ten bits an ID, the most is a
+	// terabit.
+	Capacity uint64 `mapstructure:"capacity" default:"1_000_000" min:"1" max:"100_000_000_000"`
+	// FalsePositiveRate is the share of absent IDs that pass when the filter is full.
+	FalsePositiveRate float64 `mapstructure:"false_positive_rate" default:"0.001" min:"1e-9" max:"0.5"`
+	// Sources are the names of sources, read at start.
+	Sources []string `mapstructure:"sources"`
 	// Parts are what an ID is unique within, such as a tenant: at most 4 names. The filter then
 	// has IDs with them, in this order: tenant/id. Not of kind exact.
 	Parts []string `mapstructure:"parts"`
@@ -57,29 +60,35 @@ type Filter struct {
 	Reconcile *Reconcile `mapstructure:"reconcile"`
 
 	// StaleAfter bounds the time since the filter last read the change log to its end. After
-	// it, the filter answers Unknown. 1s to 1h, default 5s.
-	StaleAfter time.Duration `mapstructure:"stale_after"`
+	// it, the filter answers Unknown.
+	StaleAfter time.Duration `mapstructure:"stale_after" default:"5s" min:"1s" max:"1h"`
 	// AlertFalsePositiveRate is the threshold of the measured false positive rate. Above it,
-	// the filter raises an alert, and grows if it has Expand. 0 to 0.5, default 0: never.
-	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate"`
+	// the filter raises an alert, and grows if it has Expand; 0: never.
+	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate" default:"0" min:"0" max:"0.5"`
 	// Verify is the share of refused lookups whose order is looked for in the tables, and the share
 	// that goes on to the backend: "1/n", or off. Default [DefaultVerify]; off with segments whose
 	// older orders are absent.
 	Verify string `mapstructure:"verify"`
 
-	Layout   string    `mapstructure:"layout"`   // of the bits in memory; default blocked
+	// Layout is that of the bits in memory.
+	Layout   string    `mapstructure:"layout" default:"blocked" oneof:"blocked classic" only:"kind=local,layered"`
 	Segments *Segments `mapstructure:"segments"` // nil: the filter keeps all orders
 	Expand   *Expand   `mapstructure:"expand"`   // not of kinds exact and redisson; nil: beyond its capacity, more absent IDs pass
 	Snapshot *Snapshot `mapstructure:"snapshot"` // of the part in memory; nil: none
 
-	RedisKind string `mapstructure:"redis_kind"` // of kind layered: the kind of the part in Redis; default redis-bitmap
-	KeyPrefix string `mapstructure:"key_prefix"` // of the keys of kinds in Redis; default "order:bloom:<name>"
-	Shards    int    `mapstructure:"shards"`     // of the kinds in Redis, 1 to 16,384; default 1
-	Codec     string `mapstructure:"codec"`      // of kind redisson; default default
-	Elements  string `mapstructure:"elements"`   // of kind redisson; default string. Long is for codec default
+	// RedisKind is the kind of the part in Redis.
+	RedisKind string `mapstructure:"redis_kind" default:"redis-bitmap" oneof:"redis-bloom redis-bitmap redisson" only:"kind=layered"`
+	// KeyPrefix begins the keys of kinds in Redis; default order:bloom:NAME.
+	KeyPrefix string `mapstructure:"key_prefix"`
+	// Shards are the parts of a filter in Redis, in slots of their own; default 1.
+	Shards int `mapstructure:"shards" min:"1" max:"16384"`
+	// Codec is that of the Java services.
+	Codec string `mapstructure:"codec" default:"default" oneof:"default string" only:"kind=redisson redis_kind=redisson"`
+	// Elements is the type of their RBloomFilter; long is for codec default.
+	Elements string `mapstructure:"elements" default:"string" oneof:"string long" only:"kind=redisson redis_kind=redisson"`
 
-	SecretFile string `mapstructure:"secret_file"` // keys the hashes; read at start, trailing line break removed
-	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable
+	SecretFile string `mapstructure:"secret_file"`                  // keys the hashes; read at start, trailing line break removed
+	SecretEnv  string `mapstructure:"secret_env" not:"secret_file"` // name of an environment variable
 	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both:
 	// the filter then generates one.
 	Secret Secret `mapstructure:"-" json:"-"`
@@ -103,19 +112,21 @@ type ChangeLog struct {
 	// 100,000, except with segments from arrival: an ID that is read again loses its day.
 	Keep int `mapstructure:"keep"`
 	// Lease is the time without a renewal after which a member is no longer trusted. It also
-	// bounds the wait of a create's answer if Redis does not take the ID. 200ms to 10s,
-	// default 2s.
-	Lease time.Duration `mapstructure:"lease"`
-	// Expel is the time without a renewal after which a member is expelled, 10s to 24h;
-	// default 5m.
-	Expel time.Duration `mapstructure:"expel"`
+	// bounds the wait of a create's answer if Redis does not take the ID. docs/freshness.pml
+	// models both times.
+	Lease time.Duration `mapstructure:"lease" default:"2s" min:"200ms" max:"10s"`
+	// Expel is the time without a renewal after which a member is expelled.
+	Expel time.Duration `mapstructure:"expel" default:"5m" min:"10s" max:"24h"`
 }
 
 // Reconcile compares the tables among a filter's sources with the filter.
 type Reconcile struct {
-	Every  time.Duration `mapstructure:"every"`  // interval between passes over all rows, 1m to 720h; default 24h
-	Sample int           `mapstructure:"sample"` // newest rows compared each minute, 0 to 100,000; default 1000
-	Rate   int           `mapstructure:"rate"`   // rows a second of a pass, 1 to 10^6; default 2000
+	// Every is the interval between passes over all rows.
+	Every time.Duration `mapstructure:"every" default:"24h" min:"1m" max:"720h"`
+	// Sample is how many of the newest rows are compared each minute.
+	Sample int `mapstructure:"sample" default:"1000" min:"0" max:"100000"`
+	// Rate is how many rows a second a pass reads.
+	Rate int `mapstructure:"rate" default:"2000" min:"1" max:"1000000"`
 }
 
 // InRedis returns the kind of the part in Redis; "": the filter is in memory only.
@@ -131,24 +142,34 @@ func (f Filter) InRedis() string {
 
 // Snapshot is a file that the filter is written to, and that a restart reads.
 type Snapshot struct {
-	Path  string        `mapstructure:"path"`  // no default; without a secret in the configuration, a file beside it holds one
-	Every time.Duration `mapstructure:"every"` // 1s to 24h, default 10m
+	// Path is the file. Without a secret in the configuration, a file beside it holds one.
+	Path string `mapstructure:"path" need:"the path of the file to write"`
+	// Every is the interval between writes.
+	Every time.Duration `mapstructure:"every" default:"10m" min:"1s" max:"24h"`
 }
 
 // Segments makes a filter drop old orders.
 type Segments struct {
-	By    string `mapstructure:"by"`    // day, of UTC; default
-	Keep  int    `mapstructure:"keep"`  // days, today included: 1 to 3,660, no default
-	From  string `mapstructure:"from"`  // default id
-	Older string `mapstructure:"older"` // default unknown; must be absent with from arrival
+	// By is the unit of time, a day of UTC.
+	By string `mapstructure:"by" default:"day" oneof:"day"`
+	// Keep is how many days the filter keeps, today included.
+	Keep int `mapstructure:"keep" need:"the number of days to keep" min:"1" max:"3660"`
+	// From is where the day of an ID comes from.
+	From string `mapstructure:"from" default:"id" oneof:"id arrival"`
+	// Older is the answer for an ID of a dropped day; with from arrival it must be absent.
+	Older string `mapstructure:"older" default:"unknown" oneof:"unknown absent"`
 }
 
 // Expand makes a filter grow while it is in use.
 type Expand struct {
-	AtFill float64 `mapstructure:"at_fill"` // share of the capacity: 0.1 to 1, default 0.8
-	By     float64 `mapstructure:"by"`      // 1.1 to 16, default 1.5
-	How    string  `mapstructure:"how"`     // default rebuild with sources and without segments, else layers
-	Max    uint64  `mapstructure:"max"`     // the largest capacity, in IDs; at least the capacity, default 16 times it
+	// AtFill is the share of the capacity at which the filter grows.
+	AtFill float64 `mapstructure:"at_fill" default:"0.8" min:"0.1" max:"1"`
+	// By is the factor of the capacity.
+	By float64 `mapstructure:"by" default:"1.5" min:"1.1" max:"16"`
+	// How is the way to grow; default rebuild with sources and without segments, else layers.
+	How string `mapstructure:"how" oneof:"rebuild layers"`
+	// Max is the largest capacity, in IDs; at least the capacity, default 16 times it.
+	Max uint64 `mapstructure:"max"`
 }
 
 // Kinds of sources, and how they are followed.
@@ -168,30 +189,50 @@ const (
 
 // Source has order IDs to read: a file or a table.
 type Source struct {
-	Kind string `mapstructure:"kind"` // no default; "mariadb" and "postgresql" are other names of the two
-	Path string `mapstructure:"path"` // csv: one ID a line
+	// Kind is that of the source. Mariadb and postgresql are other names of mysql and postgres.
+	Kind string `mapstructure:"kind" need:"the kind of source: csv, mysql or postgres" oneof:"csv mysql postgres" alias:"mariadb=mysql postgresql=postgres"`
+	// Path is the file, with one ID a line.
+	Path string `mapstructure:"path" only:"kind=csv" need:"the path of a file with one ID a line"`
 
-	// The other keys are for tables. The data source name contains a password, so it comes
-	// from the environment or a file.
-	DSNEnv   string `mapstructure:"dsn_env"`
-	DSNFile  string `mapstructure:"dsn_file"`
-	Table    string `mapstructure:"table"`     // or schema.table
-	IDColumn string `mapstructure:"id_column"` // no default
+	// DSNEnv is the environment variable with the data source name, which contains a password.
+	DSNEnv string `mapstructure:"dsn_env" not:"dsn_file" only:"kind=mysql,postgres"`
+	// DSNFile is the file with the data source name.
+	DSNFile string `mapstructure:"dsn_file" only:"kind=mysql,postgres"`
+	// Table is the name of the table, or schema.table.
+	Table string `mapstructure:"table" only:"kind=mysql,postgres" need:"the name of the table, or schema.table"`
+	// IDColumn is the column with the order IDs.
+	IDColumn string `mapstructure:"id_column" only:"kind=mysql,postgres" need:"the name of the column with the order IDs"`
 	// PartColumns maps the parts of the filters' IDs to their columns.
-	PartColumns  map[string]string `mapstructure:"part_columns"`
-	CursorColumn string            `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
-	Ascending    bool              `mapstructure:"ascending"`     // later rows have greater cursors, but the database does not generate them (times, Snowflakes, ULIDs)
-	Batch        int               `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 10,000
-	Pause        time.Duration     `mapstructure:"pause"`         // after each batch, up to 1m; default 0
-	MaxRate      int               `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit
-	OnBad        string            `mapstructure:"on_bad"`        // default fail
-	Overlap      time.Duration     `mapstructure:"overlap"`       // the longest transaction that creates an order, 1s to 24h; default 1m
-	Follow       string            `mapstructure:"follow"`        // default none
-	Every        time.Duration     `mapstructure:"every"`         // of follow poll: 100ms to 1h, default 1s
-	Grace        time.Duration     `mapstructure:"grace"`         // an ID younger than this is never absent; 0 to 24h, default 0; all IDs must contain their time, to the second
-	ServerID     uint32            `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: random
-	Slot         string            `mapstructure:"slot"`          // of follow logical; default "ordergate_<source>"
-	Publication  string            `mapstructure:"publication"`   // of follow logical; default "ordergate_<source>"
+	PartColumns map[string]string `mapstructure:"part_columns" only:"kind=mysql,postgres"`
+	// CursorColumn is indexed, and greater for later rows; default the ID column.
+	CursorColumn string `mapstructure:"cursor_column" only:"kind=mysql,postgres"`
+	// Ascending means that later rows have greater cursors, but the database does not generate
+	// them (times, Snowflakes, ULIDs).
+	Ascending bool `mapstructure:"ascending" only:"kind=mysql,postgres"`
+	// Batch is the number of rows a query. Smaller ones need almost a query for each order.
+	Batch int `mapstructure:"batch" default:"10000" min:"10" max:"100000" only:"kind=mysql,postgres"`
+	// Pause is the time after each batch.
+	Pause time.Duration `mapstructure:"pause" default:"0s" min:"0s" max:"1m" only:"kind=mysql,postgres"`
+	// MaxRate is the number of rows a second; 0: no limit.
+	MaxRate int `mapstructure:"max_rate" default:"0" min:"0" max:"10000000" only:"kind=mysql,postgres"`
+	// OnBad is what becomes of a row without a usable ID.
+	OnBad string `mapstructure:"on_bad" default:"fail" oneof:"fail skip" only:"kind=mysql,postgres"`
+	// Overlap is the longest transaction that creates an order.
+	Overlap time.Duration `mapstructure:"overlap" default:"1m" min:"1s" max:"24h" only:"kind=mysql,postgres"`
+	// Follow is how ordergate learns of orders that are created elsewhere. Binlog is for kind
+	// mysql, and logical for postgres.
+	Follow string `mapstructure:"follow" default:"none" oneof:"none poll binlog@mysql logical@postgres" only:"kind=mysql,postgres"`
+	// Every is the interval between polls.
+	Every time.Duration `mapstructure:"every" default:"1s" min:"100ms" max:"1h" only:"follow=poll"`
+	// Grace is the age below which an ID is never absent. All IDs must contain their time, to the
+	// second.
+	Grace time.Duration `mapstructure:"grace" default:"0s" min:"0s" max:"24h" only:"kind=mysql,postgres"`
+	// ServerID is unlike that of every other replica; default random.
+	ServerID uint32 `mapstructure:"server_id" min:"1" max:"4294967295" only:"follow=binlog"`
+	// Slot is the replication slot; default ordergate_SOURCE.
+	Slot string `mapstructure:"slot" only:"follow=logical"`
+	// Publication is that of the table; default ordergate_SOURCE.
+	Publication string `mapstructure:"publication" only:"follow=logical"`
 
 	// DSN is the content of the file or the variable.
 	DSN Secret `mapstructure:"-" json:"-"`

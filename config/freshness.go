@@ -13,12 +13,6 @@ import (
 // round trip to Redis, and much shorter than a create in a backend.
 const DefaultWindow = 500 * time.Millisecond
 
-// The times of a change log without them in the file. docs/freshness.pml models them.
-const (
-	defaultLogLease = 2 * time.Second
-	defaultLogExpel = 5 * time.Minute
-)
-
 // The bounds of a window. The filter reads the change log at least four times within a window.
 // A window under the minimum would end between two reads.
 const (

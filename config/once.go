@@ -26,8 +26,9 @@ type Once struct {
 
 	// Fingerprint refuses a call that differs from that of the stored answer, in its method,
 	// target or body: "body", or "none". Default body with an idempotency-key, otherwise none.
-	Fingerprint string        `mapstructure:"fingerprint"`
-	Keep        time.Duration `mapstructure:"keep"` // 1s to 8760h (a year), default 24h
+	Fingerprint string `mapstructure:"fingerprint" oneof:"body none"`
+	// Keep is how long the answer is stored, 1s to 8760h (a year); default 24h.
+	Keep time.Duration `mapstructure:"keep"`
 	// For is another name of keep, with By. With settle.by it is how long after the answer an equal
 	// request is a repeat: 0s to 1h, default 5s.
 	For time.Duration `mapstructure:"for"`
@@ -35,8 +36,10 @@ type Once struct {
 	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
 	// "404". Default 2xx; with By also 4xx, except 401, 403, 406, 407, 408, 409, 425 and 429.
 	Statuses []OnceStatus `mapstructure:"statuses"`
-	MaxBody  int          `mapstructure:"max_body"` // bytes, 0 to 1 MiB, default 65,536; of a larger answer only what was done is stored
-	Headers  []string     `mapstructure:"headers"`  // that are stored, in any case; default content-type and location
+	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
+	// done is stored.
+	MaxBody int      `mapstructure:"max_body" min:"0" max:"1048576"`
+	Headers []string `mapstructure:"headers"` // that are stored, in any case; default content-type and location
 
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
@@ -48,9 +51,11 @@ type Once struct {
 	Forget OnceNames `mapstructure:"forget"`
 
 	// These are for the lock of a key, with By.
-	Wait  Wait          `mapstructure:"wait"`  // for the first call to end; default one try
-	Lease time.Duration `mapstructure:"lease"` // 1s to 1h, default one and a half times Hold
-	Hold  time.Duration `mapstructure:"hold"`  // after an unknown outcome, 1s to 24h, default 90s, or two thirds of a given Lease
+	Wait Wait `mapstructure:"wait"` // for the first call to end; default one try
+	// Lease is that of the lock; default one and a half times Hold.
+	Lease time.Duration `mapstructure:"lease" min:"1s" max:"1h"`
+	// Hold is that after an unknown outcome; default 90s, or two thirds of a given Lease.
+	Hold time.Duration `mapstructure:"hold" min:"1s" max:"24h"`
 
 	Duplicate   Reply `mapstructure:"duplicate"`   // the order was settled by another rule of this name, or with other orders; default 409
 	Mismatch    Reply `mapstructure:"mismatch"`    // fingerprint refuses; default 422
@@ -103,10 +108,7 @@ const onceMeanwhile = time.Minute
 // and a person needs longer for another order.
 const onceFor = 5 * time.Second
 
-const (
-	maxOnceBody = 1 << 20
-	maxOnceKeep = 8760 * time.Hour
-)
+const maxOnceKeep = 8760 * time.Hour
 
 // ByOrder returns the rule's stored answers of orders, and their path in the rule; nil: none.
 func (r *Rule) ByOrder() (*Once, string) {
@@ -393,9 +395,6 @@ func (v *validator) onceByKey(path string, o *Once) {
 	if v.given(path+".for") && v.given(path+".keep") {
 		v.reject(path+".for", "is another name of keep: remove one of the two")
 	}
-	v.wait(path+".wait", o.Wait)
-	between(v, path+".lease", o.Lease, time.Second, time.Hour)
-	between(v, path+".hold", o.Hold, time.Second, 24*time.Hour)
 	v.reply(path+".in_use", o.InUse)
 	v.reply(path+".missing", o.Missing)
 	v.reply(path+".unavailable", o.Unavailable)
@@ -443,14 +442,12 @@ func (v *validator) statuses(path string, o *Once) {
 
 // once checks what all stored answers have.
 func (v *validator) once(path string, o *Once) {
-	v.choice(path+".fingerprint", o.Fingerprint, FingerprintBody, FingerprintNone)
 	keep := path + ".keep"
 	if v.given(path + ".for") {
 		keep = path + ".for"
 	}
 	between(v, keep, o.Keep, time.Second, maxOnceKeep)
 	v.statuses(path, o)
-	between(v, path+".max_body", o.MaxBody, 0, maxOnceBody)
 	for i, name := range o.Headers {
 		v.storedHeader(fmt.Sprintf("%s.headers[%d]", path, i), name)
 	}

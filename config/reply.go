@@ -13,13 +13,16 @@ import (
 
 // Reply is an answer of ordergate in place of the backend.
 type Reply struct {
-	Status      int    `mapstructure:"status"`       // 200 to 599, with a body: not 204, 205 and 304. A redirect has a location in Headers
+	// Status is one of an answer with a body: not 204, 205 and 304. A redirect has a location in
+	// Headers.
+	Status      int    `mapstructure:"status" min:"200" max:"599"`
 	ContentType string `mapstructure:"content_type"` // default application/json
 	Body        string `mapstructure:"body"`         // at most 64 KiB
 	BodyFile    string `mapstructure:"body_file"`    // read at start and at each reload, in place of Body
 	// Headers maps names, in any case, to values.
-	Headers    map[string]string `mapstructure:"headers"`
-	RetryAfter time.Duration     `mapstructure:"retry_after"` // 0s to 24h, sent in whole seconds, rounded up; 0 sends none
+	Headers map[string]string `mapstructure:"headers"`
+	// RetryAfter is sent in whole seconds, rounded up; 0 sends none.
+	RetryAfter time.Duration `mapstructure:"retry_after" min:"0s" max:"24h"`
 }
 
 // isSet reports whether the file has any of the reply's keys.
@@ -60,7 +63,6 @@ const (
 )
 
 func (v *validator) reply(path string, r Reply) {
-	between(v, path+".status", r.Status, 200, 599)
 	switch {
 	case r.Status == http.StatusNoContent || r.Status == http.StatusResetContent || r.Status == http.StatusNotModified:
 		v.reject(path+".status", "%d is an answer without a body, which a proxy may take for another: give one from 200 with a body", r.Status)
@@ -94,7 +96,6 @@ func (v *validator) reply(path string, r Reply) {
 			v.reject(join(at, name), "is not a value of a header: 1 to %d visible characters of ASCII, with blanks between them", maxReplyHeader)
 		}
 	}
-	between(v, path+".retry_after", r.RetryAfter, 0, 24*time.Hour)
 }
 
 // headerValue reports whether a text can be the value of a header.

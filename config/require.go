@@ -28,29 +28,32 @@ type Condition struct {
 
 // ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
 type ValueCondition struct {
-	Key   string `mapstructure:"key"`
+	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""`
 	Is    string `mapstructure:"is"`     // the key has this value
 	IsNot string `mapstructure:"is_not"` // it has another one, or does not exist
-	Codec string `mapstructure:"codec"`  // of a Java service that wrote it; default string
+	// Codec is that of a Java service that wrote the value.
+	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
 
 // GeoCondition compares the distance of two members of a GEO set. Member and To are templates
 // as keys are. A member that does not exist is not within any distance.
 type GeoCondition struct {
-	Key    string `mapstructure:"key"`
-	Member string `mapstructure:"member"`
-	To     string `mapstructure:"to"`
-	Within string `mapstructure:"within"` // 0 to 30000km, in m, km, ft or mi: "500m"
-	Codec  string `mapstructure:"codec"`  // of a Java service that wrote the members; default string
+	Key    string `mapstructure:"key" need:"the key of a GEO set"`
+	Member string `mapstructure:"member" need:"a member of the set, such as \"{id}\""`
+	To     string `mapstructure:"to" need:"a member of the set, such as \"{header:x-store}\""`
+	Within string `mapstructure:"within" need:"a distance, such as 500m"` // 0 to 30000km, in m, km, ft or mi: "500m"
+	// Codec is that of a Java service that wrote the members.
+	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
 
 // TimeCondition is a part of each day, by ordergate's clock. If To is before From, it ends on
 // the next day.
 type TimeCondition struct {
-	From string   `mapstructure:"from"` // "HH:MM", the first minute; default 00:00
-	To   string   `mapstructure:"to"`   // "HH:MM", the first minute after it; default 24:00
-	Days []string `mapstructure:"days"` // on which it begins: mon to sun, or ranges such as mon..fri; default all
-	Zone string   `mapstructure:"zone"` // of the IANA database, such as Europe/Berlin; default UTC
+	From string `mapstructure:"from" default:"00:00"` // "HH:MM", the first minute
+	To   string `mapstructure:"to" default:"24:00"`   // "HH:MM", the first minute after it
+	// Days are those on which it begins: mon to sun, or ranges such as mon..fri.
+	Days []string `mapstructure:"days" default:"sun,mon,tue,wed,thu,fri,sat"`
+	Zone string   `mapstructure:"zone" default:"UTC"` // of the IANA database, such as Europe/Berlin
 }
 
 // Kind returns the key of the condition that is set, or "".

@@ -21,9 +21,12 @@ const (
 
 // Rule is what to do with the requests that match it.
 type Rule struct {
-	Name    string `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
-	Match   Match  `mapstructure:"match"`
-	Backend string `mapstructure:"backend"` // default that of the file
+	// Name is unlike that of other rules: [a-z0-9][a-z0-9_-]{0,62}.
+	Name string `mapstructure:"name" need:"a name of its own, such as order-lookup"`
+	// Match selects the requests.
+	Match Match `mapstructure:"match"`
+	// Backend is how the service reads a request; default that of the file.
+	Backend string `mapstructure:"backend" oneof:"strict tomcat spring php"`
 	// FrontControllers are the paths at which a backend of kind strict or php chooses its
 	// action by parameters. The gate refuses a request there that names an order and that no
 	// rule matches. Default those of the file.
@@ -32,7 +35,7 @@ type Rule struct {
 	// JSONWithoutType is for a body without a Content-Type, in rules that read an ID from
 	// JSON. Default refuse for backend strict, since some (Rack, CGI.pm) read such a body as
 	// a form; otherwise accept.
-	JSONWithoutType string `mapstructure:"json_without_type"`
+	JSONWithoutType string `mapstructure:"json_without_type" oneof:"accept refuse"`
 
 	Pass bool `mapstructure:"pass"` // exempts matching requests; excludes id, parts, invalid, lookup, create, settle and once
 	IDs  []ID `mapstructure:"id"`   // at most 8, in different locations; a mapping in the file is a list of one
@@ -72,10 +75,14 @@ type Match struct {
 	// Query maps parameters that the query must have to their values, one of which it has as
 	// written. Names have 1 to 128 letters, digits, _ and -; values 1 to 256 visible ASCII
 	// characters but & ; and #, with a letter or digit among them.
-	Query        map[string]QueryValues `mapstructure:"query"`
-	Case         string                 `mapstructure:"case"`          // of the literal segments; default sensitive
-	Host         string                 `mapstructure:"host"`          // exact :authority without the port, lower case; default any
-	OtherMethods string                 `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
+	Query map[string]QueryValues `mapstructure:"query"`
+	// Case is how the literal segments are compared.
+	Case string `mapstructure:"case" default:"sensitive" oneof:"sensitive insensitive"`
+	// Host is the exact :authority without the port, in lower case; default any.
+	Host string `mapstructure:"host"`
+	// OtherMethods is what becomes of methods that no rule names for the path; default refuse in
+	// a rule with settle or a required key, pass in others.
+	OtherMethods string `mapstructure:"other_methods" oneof:"refuse pass"`
 }
 
 // ID formats.
@@ -115,21 +122,28 @@ type ID struct {
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
 	Cookie string `mapstructure:"cookie"`
 
-	Optional bool   `mapstructure:"optional"`  // not in rules that settle, the same in all entries: a request may have no ID
-	JSONType string `mapstructure:"json_type"` // with json; default any
-	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
-	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
-	// Separator is ",", ";" or "|" where the IDs of a list are one text, with it between them.
-	Separator string `mapstructure:"separator"`
-	MaxBody   int    `mapstructure:"max_body"` // bytes, 1 to 1,048,576, with json and form; default 65,536
+	Optional bool `mapstructure:"optional"` // not in rules that settle, the same in all entries: a request may have no ID
+	// JSONType is how the ID is written.
+	JSONType string `mapstructure:"json_type" default:"any" oneof:"any string number" only:"json"`
+	// List means an array of IDs; not in create rules.
+	List bool `mapstructure:"list" only:"json"`
+	// MaxList bounds the IDs in the array.
+	MaxList int `mapstructure:"max_list" default:"100" min:"1" max:"1000" only:"list"`
+	// Separator stands between the IDs of a list that are one text.
+	Separator string `mapstructure:"separator" oneof:", ; |" only:"list"`
+	// MaxBody bounds the body, in bytes.
+	MaxBody int `mapstructure:"max_body" default:"65536" min:"1" max:"1048576" only:"json form"`
 
-	Format    string `mapstructure:"format"`     // default digits
+	// Format is that of the ID.
+	Format    string `mapstructure:"format" default:"digits" oneof:"digits uuid timestamped snowflake pattern"`
 	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1
 	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
 	Max       IDMax  `mapstructure:"max"`        // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
 	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
-	Case      string `mapstructure:"case"`       // with uuid and pattern; lower, upper or as_is, and fold is another name of lower; default lower for uuid, as_is for pattern
-	Time      IDTime `mapstructure:"time"`       // with formats timestamped and snowflake
+	// Case is that of letters in the canonical form, with formats uuid and pattern; fold is another
+	// name of lower. Default lower for uuid, as_is for pattern.
+	Case string `mapstructure:"case" oneof:"lower upper as_is" alias:"fold=lower"`
+	Time IDTime `mapstructure:"time"` // with formats timestamped and snowflake
 }
 
 // FoldsCase reports whether IDs that differ in the case of letters are one.
@@ -150,13 +164,13 @@ type IDTime struct {
 
 // Lookup refuses requests for absent orders.
 type Lookup struct {
-	Filter string `mapstructure:"filter"`
+	Filter string `mapstructure:"filter" need:"the name of a filter"`
 	Absent Reply  `mapstructure:"absent"` // default 404 {"error":"order not found"}
 }
 
 // Create learns the ID of a new order from the backend's answer.
 type Create struct {
-	Filter string `mapstructure:"filter"`
+	Filter string `mapstructure:"filter" need:"the name of a filter"`
 	Learn  Learn  `mapstructure:"learn"`
 	Dedup  *Dedup `mapstructure:"dedup"` // nil: a create of an order that exists goes on, too
 	Once   *Once  `mapstructure:"once"`  // by an Idempotency-Key, unless it has by
@@ -179,32 +193,34 @@ type Learn struct {
 
 // Settle holds a lock around the call.
 type Settle struct {
-	Lock        string        `mapstructure:"lock"`
-	By          []Place       `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
-	Limit       *Limit        `mapstructure:"limit"`       // nil: none
-	Once        *Once         `mapstructure:"once"`        // the stored answer of the order; nil: none
-	Require     []Condition   `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
-	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
-	Unavailable Reply         `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
-	MaxHold     time.Duration `mapstructure:"max_hold"`    // ordergate ends a longer call; 1s to 24h, default 10m
+	Lock        string      `mapstructure:"lock" need:"the name of a lock"`
+	By          []Place     `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
+	Limit       *Limit      `mapstructure:"limit"`       // nil: none
+	Once        *Once       `mapstructure:"once"`        // the stored answer of the order; nil: none
+	Require     []Condition `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
+	Busy        Reply       `mapstructure:"busy"`        // default 409, Retry-After 1s
+	Unavailable Reply       `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
+	// MaxHold is the longest call. ordergate ends a longer one.
+	MaxHold time.Duration `mapstructure:"max_hold" default:"10m" min:"1s" max:"24h"`
 
 	// MaxInFlight bounds the settlements of all rules that the backend may have to work on:
-	// those that were forwarded, and holds. 1 to 100,000, default 100. MaxInFlightPerClient
-	// bounds those of one client; 1 to MaxInFlight, default half. It shrinks as more are in
-	// flight: see docs/locks.md.
-	MaxInFlight          int `mapstructure:"max_in_flight"`
+	// those that were forwarded, and holds.
+	MaxInFlight int `mapstructure:"max_in_flight" default:"100" min:"1" max:"100000"`
+	// MaxInFlightPerClient bounds those of one client; 1 to MaxInFlight, default half. It shrinks
+	// as more are in flight: see docs/locks.md.
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
-	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000.
-	// BackendTimeout is its longest time for one call, up to 24h. Both or none: with them,
-	// config rejects a hold that may be too short.
-	BackendWorkers int           `mapstructure:"backend_workers"`
-	BackendTimeout time.Duration `mapstructure:"backend_timeout"`
+	// BackendWorkers is how many calls the backend works on at once. Goes with BackendTimeout: with
+	// both, a hold that may be too short is refused.
+	BackendWorkers int `mapstructure:"backend_workers" min:"1" max:"100000"`
+	// BackendTimeout is the backend's longest time for one call.
+	BackendTimeout time.Duration `mapstructure:"backend_timeout" min:"1ms" max:"24h"`
 }
 
 // Limit bounds how many calls with the same second ID run at once: that of a merchant, for
 // example.
 type Limit struct {
-	Lock string `mapstructure:"lock"` // of kind semaphore; not the lock of the order
+	// Lock is of kind semaphore, and not the lock of the order.
+	Lock string `mapstructure:"lock" need:"the name of a lock of kind semaphore"`
 	// ID locates the second ID. Its name must not be one that a backend may confuse with the
 	// order's.
 	ID ID `mapstructure:"id"`

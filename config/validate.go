@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -22,7 +23,12 @@ func (c *Config) Validate() error {
 
 func (c *Config) validate(doc *document) {
 	v := &validator{document: doc, config: c}
-	v.choice("backend", c.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
+	for i, r := range c.Rules {
+		if r.Pass {
+			v.pass(rulePath(i), r)
+		}
+	}
+	v.keys("", reflect.ValueOf(c).Elem())
 	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
 		v.paths(at, c.FrontControllers)
 		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
@@ -150,6 +156,8 @@ func between[T cmp.Ordered](v *validator, path string, value, least, most T) {
 // number returns a number as a user would write it in the file.
 func number(value any) string {
 	switch n := value.(type) {
+	case uint32:
+		return number(uint64(n))
 	case uint64:
 		text := strconv.FormatUint(n, 10)
 		for i := len(text) - 3; i > 0; i -= 3 {

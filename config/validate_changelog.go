@@ -21,25 +21,12 @@ func (v *validator) changeLog(path string, f Filter) {
 	default:
 		v.needsTable(keep, f, "without a table among the sources, trimmed orders could not be read again: remove this")
 	}
-	between(v, path+".lease", l.Lease, 200*time.Millisecond, 10*time.Second)
-	between(v, path+".expel", l.Expel, minExpel, 24*time.Hour)
 }
 
-// Bounds of the load that a reconciliation puts on a database.
-const (
-	maxSample        = 100_000   // rows a minute
-	maxReconcileRate = 1_000_000 // rows a second
-)
-
 func (v *validator) reconcile(path string, f Filter) {
-	r := f.Reconcile
-	if r == nil {
-		return
+	if f.Reconcile != nil {
+		v.needsTable(path, f, "there is no table among the sources to compare the filter with: add one, or remove this")
 	}
-	v.needsTable(path, f, "there is no table among the sources to compare the filter with: add one, or remove this")
-	between(v, path+".every", r.Every, time.Minute, 720*time.Hour)
-	between(v, path+".sample", r.Sample, 0, maxSample)
-	between(v, path+".rate", r.Rate, 1, maxReconcileRate)
 }
 
 func (v *validator) shareLoad(path string, f Filter) {

@@ -4,26 +4,16 @@ import (
 	"iter"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // maxCapacity is 10^11 IDs. At ten bits an ID that is a terabit, more than one process holds.
 const maxCapacity = 100_000_000_000
 
-// maxShards is the number of slots of a Redis Cluster.
-const maxShards = 16_384
-
 func (v *validator) filter(path, name string, f Filter) {
-	v.choice(path+".kind", f.Kind, FilterLocal, FilterExact, FilterBloom, FilterBitmap, FilterRedisson, FilterLayered)
-	between(v, path+".capacity", f.Capacity, 1, maxCapacity)
-	between(v, path+".false_positive_rate", f.FalsePositiveRate, 1e-9, 0.5)
-	between(v, path+".stale_after", f.StaleAfter, time.Second, time.Hour)
-	between(v, path+".alert_false_positive_rate", f.AlertFalsePositiveRate, 0, 0.5)
 	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
-	v.secret(path, "secret", f.SecretFile, f.SecretEnv)
+	v.variable(path+".secret_env", f.SecretEnv)
 	v.partNames(path, f)
-	v.layout(path, f)
 	v.inRedis(path, f)
 	v.snapshot(path+".snapshot", f)
 	v.segments(path+".segments", name, f.Segments)
@@ -45,36 +35,21 @@ func (v *validator) filter(path, name string, f Filter) {
 
 // inRedis checks the keys that are for the kinds in Redis.
 func (v *validator) inRedis(path string, f Filter) {
-	if f.Kind == FilterLayered {
-		v.choice(path+".redis_kind", f.RedisKind, FilterBloom, FilterBitmap, FilterRedisson)
-	} else if f.RedisKind != "" {
-		v.reject(path+".redis_kind", "is for kind %s only: remove it", FilterLayered)
-	}
 	kind := f.InRedis()
 	if kind == "" && f.Shards > 1 {
 		v.reject(path+".shards", "is for kinds in Redis only: remove it")
 	}
 	if kind == FilterRedisson {
-		v.choice(path+".codec", f.Codec, CodecDefault, CodecString)
-		v.choice(path+".elements", f.Elements, ElementsString, ElementsLong)
 		if f.Elements == ElementsLong && f.Codec == CodecString {
 			v.reject(path+".elements", "StringCodec writes a Long as its text: remove this")
 		}
 		if f.Elements == ElementsLong && len(f.Parts) > 0 {
 			v.reject(path+".elements", "an ID with parts is no Long: remove this")
 		}
-	} else {
-		if f.Codec != "" {
-			v.reject(path+".codec", "is for kind %s only: remove it", FilterRedisson)
-		}
-		if f.Elements != "" {
-			v.reject(path+".elements", "is for kind %s only: remove it", FilterRedisson)
-		}
 	}
 	if kind == "" {
 		return
 	}
-	between(v, path+".shards", f.Shards, 1, maxShards)
 	switch {
 	case kind == FilterRedisson && f.Segments != nil:
 		v.reject(path+".segments", "Java services have one filter of kind %s: remove this", FilterRedisson)
@@ -126,31 +101,13 @@ func (v *validator) snapshot(path string, f Filter) {
 	}
 	if f.Kind != FilterLayered && f.InRedis() != "" {
 		v.reject(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
-		return
-	}
-	v.required(path, "path", s.Path != "", "the path of the file to write")
-	between(v, path+".every", s.Every, time.Second, 24*time.Hour)
-}
-
-func (v *validator) layout(path string, f Filter) {
-	if f.Kind == FilterLocal || f.Kind == FilterLayered {
-		v.choice(path+".layout", f.Layout, LayoutBlocked, LayoutClassic)
-	} else if f.Layout != "" {
-		v.reject(path+".layout", "is for kinds %s and %s only: remove it", FilterLocal, FilterLayered)
 	}
 }
-
-// maxKeep is in days, about ten years. Package filter has the same limit.
-const maxKeep = 3660
 
 func (v *validator) segments(path, name string, s *Segments) {
 	if s == nil {
 		return
 	}
-	v.choice(path+".by", s.By, SegmentDay)
-	v.choice(path+".from", s.From, SegmentFromID, SegmentFromArrival)
-	v.choice(path+".older", s.Older, OlderUnknown, OlderAbsent)
-	between(v, path+".keep", s.Keep, 1, maxKeep)
 	switch {
 	case s.From == SegmentFromArrival && s.Older == OlderUnknown:
 		v.reject(path+".older", "a dropped order cannot be distinguished from an order that never existed: "+
@@ -203,12 +160,9 @@ func (v *validator) expand(path string, f Filter) {
 	case f.InRedis() != "" && e.How == ExpandLayers:
 		v.reject(path+".how", "a filter in Redis is rebuilt, from its sources and the change log: remove this, or write %s", ExpandRebuild)
 	}
-	between(v, path+".at_fill", e.AtFill, 0.1, 1)
-	between(v, path+".by", e.By, 1.1, 16)
 	if f.Capacity <= maxCapacity && (e.Max < f.Capacity || e.Max > maxCapacity) {
 		v.reject(path+".max", "%s is out of range: %s, the capacity, to %s are allowed", number(e.Max), number(f.Capacity), number(uint64(maxCapacity)))
 	}
-	v.choice(path+".how", e.How, ExpandRebuild, ExpandLayers)
 	switch {
 	case f.Segments == nil || e.How != ExpandRebuild:
 	case f.InRedis() != "" && f.Segments.From == SegmentFromArrival:

@@ -21,7 +21,7 @@ func TestFilterValidation(t *testing.T) {
 		{"another layout", "{layout: flat}", "{path: id}", []string{`filters.orders.layout: "flat" is not one of blocked, classic`}},
 		{"exact", "{kind: exact}", "{path: id}", nil},
 		{"exact with a layout", "{kind: exact, layout: classic}", "{path: id}", []string{
-			"filters.orders.layout: is for kinds local and layered only: remove it"}},
+			"filters.orders.layout: is for kinds local and layered only: set one of them, or remove this"}},
 		{"in Redis", "{kind: redis-bitmap, key_prefix: ids, shards: 300, secret_env: FILTER_SECRET}", "{path: id}", nil},
 		{"layered", "{kind: layered, redis_kind: redisson, codec: string, expand: {}}", "{path: id}", []string{
 			"filters.orders.expand: Java services would go on using the old filter of kind redisson: remove this"}},
@@ -30,9 +30,9 @@ func TestFilterValidation(t *testing.T) {
 		{"redisson with shards", "{kind: redisson, shards: 2}", "{path: id}", []string{
 			"filters.orders.shards: a filter of kind redisson has no shards: remove this"}},
 		{"a codec of another kind", "{kind: redis-bloom, codec: string}", "{path: id}", []string{
-			"filters.orders.codec: is for kind redisson only: remove it"}},
+			"filters.orders.codec: is for kind redisson and redis_kind redisson only: set one of them, or remove this"}},
 		{"keys in Redis of what is not there", "{key_prefix: a, shards: 3, redis_kind: redisson}", "{path: id}", []string{
-			"filters.orders.redis_kind: is for kind layered only: remove it",
+			"filters.orders.redis_kind: is for kind layered only: set it, or remove this",
 			"filters.orders.shards: is for kinds in Redis only: remove it"}},
 		{"a prefix in braces", "{kind: redis-bitmap, key_prefix: '{a}'}", "{path: id}", []string{
 			"filters.orders.key_prefix: has braces, which would put all shards in one slot: remove them"}},
@@ -54,7 +54,7 @@ func TestFilterValidation(t *testing.T) {
 		{"elements of Long by StringCodec", "{kind: redisson, elements: long, codec: string}", "{path: id}", []string{
 			"filters.orders.elements: StringCodec writes a Long as its text: remove this"}},
 		{"elements in memory", "{elements: long}", "{path: id}", []string{
-			"filters.orders.elements: is for kind redisson only: remove it"}},
+			"filters.orders.elements: is for kind redisson and redis_kind redisson only: set one of them, or remove this"}},
 		{"verify never", "{verify: off}", "{path: id}", nil},
 		{"verify all", "{verify: 1/1}", "{path: id}", nil},
 		{"verify a percentage", "{verify: 1%}", "{path: id}", []string{
@@ -77,12 +77,12 @@ func TestFilterValidation(t *testing.T) {
 		{"days of arrival without a word on old ones", "{segments: {keep: 30, from: arrival}}", "{path: id}", []string{
 			"filters.orders.segments.older: a dropped order cannot be distinguished from an order that never existed: " +
 				"accept that by older: absent, or take the day from the ID (from: id)"}},
-		{"no days", "{segments: {by: day}}", dated, []string{"filters.orders.segments.keep: 0 is out of range: 1 to 3660 are allowed"}},
+		{"no days", "{segments: {by: day}}", dated, []string{"filters.orders.segments: keep is missing: give the number of days to keep"}},
 		{"wrong in each", "{segments: {by: week, keep: 4000, from: now, older: gone}}", dated, []string{
 			`filters.orders.segments.by: "week" is not day`,
+			`filters.orders.segments.keep: 4000 is out of range: 1 to 3660 are allowed`,
 			`filters.orders.segments.from: "now" is not one of id, arrival`,
 			`filters.orders.segments.older: "gone" is not one of unknown, absent`,
-			`filters.orders.segments.keep: 4000 is out of range: 1 to 3660 are allowed`,
 		}},
 		{"expand", "{expand: {}}", "{path: id}", nil},
 		{"expand, wrong in each", "{expand: {at_fill: 0, by: 17, how: magic}}", "{path: id}", []string{

@@ -18,7 +18,6 @@ const (
 
 // format checks the format, the lengths, the pattern and the time of an ID.
 func (v *validator) format(path string, id ID) {
-	v.choice(path+".format", id.Format, FormatDigits, FormatUUID, FormatTimestamped, FormatSnowflake, FormatPattern)
 	longest := orderid.MaxBytes // an ID becomes part of a Redis key
 	switch id.Format {
 	case FormatDigits, FormatTimestamped, FormatSnowflake:
@@ -49,7 +48,6 @@ func (v *validator) idCase(path string, id ID) {
 	switch {
 	case v.discarded[path+".format"]:
 	case id.Format == FormatUUID || id.Format == FormatPattern:
-		v.choice(at, id.Case, CaseLower, CaseUpper, CaseAsIs)
 	case id.Case != "" || v.given(at):
 		v.reject(at, "is for formats uuid and pattern only, since numbers have no case: remove this")
 	}

@@ -7,9 +7,7 @@ import (
 )
 
 const (
-	maxIDs    = 8       // entries; the gate searches each request of the rule for each of them
-	maxIDList = 1000    // IDs; one request looks up or locks each of them
-	maxIDBody = 1 << 20 // bytes; the gate holds a body in memory while it reads it
+	maxIDs = 8 // entries; the gate searches each request of the rule for each of them
 
 	defaultIDBody = 64 << 10 // bytes
 	maxJSONNames  = 32       // in a path; half of the depth that a body may have
@@ -78,7 +76,9 @@ func (v *validator) ids(path string, r Rule) {
 		v.location(here, places, r.Match.Path)
 		v.locationsDiffer(places, earlier)
 		earlier = append(earlier, places...)
-		v.bodyOptions(here, id, r.Create != nil)
+		if id.List && r.Create != nil {
+			v.reject(here+".list", "is for lookup and settle only: a create makes one order")
+		}
 		if id.Optional && r.Settle != nil {
 			v.reject(here+".optional", "is for lookup and create only: settle needs an ID")
 		} else if id.Optional != r.IDs[0].Optional {
@@ -134,33 +134,6 @@ func isMemberPath(path string) bool {
 func (v *validator) header(path, name string) {
 	if !headerName.MatchString(name) {
 		v.reject(path, "%s is not the name of a header", quote(name))
-	}
-}
-
-// bodyOptions checks the options of an entry that are for IDs in a body.
-func (v *validator) bodyOptions(path string, id ID, create bool) {
-	_, json := v.origins[path+".json"]
-	_, form := v.origins[path+".form"]
-	json, form = json || id.JSON != "", form || id.Form != ""
-	v.option(path, "json_type", id.JSONType != "", json, "json")
-	v.option(path, "list", id.List, json, "json")
-	v.option(path, "max_list", id.MaxList != 0, id.List || v.discarded[path+".list"], "list")
-	v.option(path, "separator", id.Separator != "", id.List || v.discarded[path+".list"], "list")
-	v.option(path, "max_body", id.MaxBody != 0, json || form, "json and form")
-	if id.JSON != "" {
-		v.choice(path+".json_type", id.JSONType, JSONAny, JSONString, JSONNumber)
-	}
-	if id.List && create {
-		v.reject(path+".list", "is for lookup and settle only: a create makes one order")
-	}
-	if id.List {
-		between(v, path+".max_list", id.MaxList, 1, maxIDList)
-		if id.Separator != "" || v.given(path+".separator") {
-			v.choice(path+".separator", id.Separator, ",", ";", "|")
-		}
-	}
-	if id.JSON != "" || id.Form != "" {
-		between(v, path+".max_body", id.MaxBody, 1, maxIDBody)
 	}
 }
 

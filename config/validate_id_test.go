@@ -90,7 +90,7 @@ func TestIDs(t *testing.T) {
 		{"no body", lookupID, `{form: id, max_body: 0}`, []string{`.max_body: 0 is out of range: 1 to 1048576 are allowed`}},
 		{"largest body", lookupID, `{form: id, max_body: 1_048_576}`, nil},
 		{"larger body", lookupID, `{json: id, max_body: 1_048_577}`, []string{`.max_body: 1048577 is out of range: 1 to 1048576 are allowed`}},
-		{"body elsewhere", lookupID, `{path: id, max_body: 1}`, []string{`.max_body: is for json and form only: set it, or remove this`}},
+		{"body elsewhere", lookupID, `{path: id, max_body: 1}`, []string{`.max_body: is for json and form only: set one of them, or remove this`}},
 		{"bad field", lookupID, `{form: "order[id]"}`, []string{`.form: "order[id]" is not the name of a field: names are 1 to 128 letters, digits, _ and -`}},
 		{"bad cookie", lookupID, `{cookie: ""}`, []string{`.cookie: "" is not the name of a cookie: names are 1 to 128 letters, digits, _ and -`}},
 	} {

@@ -8,7 +8,7 @@ func (v *validator) limit(path string, r Rule) {
 	if l == nil {
 		return
 	}
-	if v.required(at, "lock", l.Lock != "", "the name of a lock of kind "+LockSemaphore) {
+	if l.Lock != "" {
 		reference(v, at+".lock", "locks", l.Lock, v.config.Locks)
 		lock, defined := v.config.Locks[l.Lock]
 		switch {
@@ -28,7 +28,6 @@ func (v *validator) limit(path string, r Rule) {
 		v.rejectNoLocation(at)
 	}
 	v.location(at, places, r.Match.Path)
-	v.bodyOptions(at, l.ID, false)
 	if l.ID.List {
 		v.reject(at+".list", "is not for a limit: it is for one ID")
 	}

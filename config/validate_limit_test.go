@@ -35,7 +35,7 @@ func TestLimits(t *testing.T) {
 		{"a list of IDs", byPath, `{lock: merchants, id: {json: ms, list: true}}`, []string{`.id.list: is not for a limit: it is for one ID`}},
 		{"optional", byPath, `{lock: merchants, id: {json: m, optional: true}}`, []string{`.id.optional: is for create only: a limit needs an ID`}},
 		{"format", byPath, `{lock: merchants, id: {json: m, format: digit}}`, []string{`.id.format: "digit" is not one of digits, uuid, timestamped, snowflake, pattern`}},
-		{"option of another place", byPath, `{lock: merchants, id: {query: m, max_body: 1}}`, []string{`.id.max_body: is for json and form only: set it, or remove this`}},
+		{"option of another place", byPath, `{lock: merchants, id: {query: m, max_body: 1}}`, []string{`.id.max_body: is for json and form only: set one of them, or remove this`}},
 
 		{"the order's segment", byPath, `{lock: merchants, id: {path: id}}`, []string{`.id.path: "id" may be taken for "id" of rules[0].id, which is the order's: limit by an ID of another name`}},
 		{"the order's name", byPath, `{lock: merchants, id: {header: id}}`, []string{`.id.header: "id" may be taken for "id" of rules[0].id, which is the order's: limit by an ID of another name`}},

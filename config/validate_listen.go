@@ -35,7 +35,7 @@ func (v *validator) listen(c *Config) {
 			}
 		}
 	}
-	v.secret("listen", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
+	v.variable("listen.token_env", c.Listen.TokenEnv)
 	v.served(c)
 	v.exposed(&c.Listen)
 	v.listenTLS(&c.Listen)
@@ -86,9 +86,6 @@ func (v *validator) listenTLS(l *Listen) {
 		return
 	}
 	const path = "listen.tls"
-	v.required(path, "cert", t.Cert != "", "the file of the certificate")
-	v.required(path, "key", t.Key != "", "the file of its private key")
-	v.required(path, "ca", t.CA != "", "the file of the authorities that sign the clients' certificates")
 	if v.given(path+".names") && (len(t.Names) == 0 || slices.Contains(t.Names, "")) {
 		v.reject(path+".names", "has nothing in it, or an empty name: give a DNS name or a URI of a client's certificate, or remove the key")
 	}

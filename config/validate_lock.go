@@ -9,12 +9,7 @@ import (
 )
 
 const (
-	maxLockKey = 256       // bytes, of a template; each command contains a key
-	maxPermits = 1_000_000 // of a semaphore
-	maxConfirm = 100       // replicas
-
-	// maxConfirmTime is half of the second that one command to Redis may take.
-	maxConfirmTime = 500 * time.Millisecond
+	maxLockKey = 256 // bytes, of a template; each command contains a key
 
 	// maxFairPause bounds the interval between the tries of a fair lock's waiter. Even a tenth
 	// longer, it is below the time that a waiter counts as alive (5s in package redislock).
@@ -34,18 +29,13 @@ func (v *validator) hasUnknownKind(path string, l Lock) bool {
 }
 
 func (v *validator) lock(path, name string, l Lock) {
-	v.choice(path+".kind", l.Kind, lockKinds...)
-	v.choice(path+".format", l.Format, lockFormats...)
 	if !v.hasUnknownKind(path, l) {
 		v.ofKind(path, l)
 	}
 	v.lockKey(path+".key", name, l)
 	v.keyParts(path+".key", name)
 	v.literals(path+".key", name)
-	between(v, path+".lease", l.Lease, time.Second, time.Hour)
-	v.wait(path+".wait", l.Wait)
-	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)
-	v.secret(path, "secret", l.SecretFile, l.SecretEnv)
+	v.variable(path+".secret_env", l.SecretEnv)
 	isBy := v.config.IsBy(name)
 	switch at := path + ".keep_fence"; {
 	case isBy && l.KeepFence == 0 && v.given(at):
@@ -59,22 +49,14 @@ func (v *validator) lock(path, name string, l Lock) {
 			v.reject(join(path, key), "is for a lock of settle.by, whose key has a hash in it: remove it")
 		}
 	}
-	if hold := path + ".on_unknown_outcome.hold"; v.given(hold) || l.OnUnknownOutcome.Hold != l.Lease {
-		// The default is the lease, which has its own check.
-		between(v, hold, l.OnUnknownOutcome.Hold, time.Second, 24*time.Hour)
-	}
 }
 
 // ofKind checks the keys that are valid only for some kinds of locks.
 func (v *validator) ofKind(path string, l Lock) {
-	if l.Format == FormatString && l.Kind != LockExclusive && l.Kind != LockQuorum {
-		v.reject(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
-	}
 	if l.Kind == LockFair && l.Wait.Every > maxFairPause {
 		v.reject(path+".wait.every", "%s is too long for kind %s, which skips waiters that do not try again in time: at most %s",
 			number(l.Wait.Every), LockFair, number(maxFairPause))
 	}
-	v.permits(path, l)
 	v.quorum(path, l)
 	v.replicas(path+".replicas", l)
 }
@@ -107,23 +89,10 @@ func oneSlot(template KeyTemplate) bool {
 	return closed && tag != ""
 }
 
-func (v *validator) permits(path string, l Lock) {
-	at := path + ".permits"
-	switch {
-	case l.Kind != LockSemaphore:
-		v.option(path, "permits", l.Permits != 0, false, "kind "+LockSemaphore)
-	case l.Permits == 0 && !v.given(at):
-		v.rejectMissing(path, []string{"permits"}, "permits is missing: say how many may hold the lock at once")
-	default:
-		between(v, at, l.Permits, 1, maxPermits)
-	}
-}
-
 func (v *validator) quorum(path string, l Lock) {
 	at := path + ".quorum"
 	switch {
 	case l.Kind != LockQuorum:
-		v.option(path, "quorum", l.Quorum != nil, false, "kind "+LockQuorum)
 		return
 	case l.Quorum == nil:
 		v.rejectMissing(path, []string{"quorum"}, "quorum is missing: give it addresses, an odd number of at least 3")
@@ -161,22 +130,5 @@ func (v *validator) replicas(path string, l Lock) {
 		v.reject(path, "is not for kind %s, which relies on a majority of its servers: remove it", l.Kind)
 	case v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded:
 		v.reject(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
-	}
-	between(v, path+".confirm", r.Confirm, 1, maxConfirm)
-	between(v, path+".timeout", r.Timeout, time.Millisecond, maxConfirmTime)
-}
-
-func (v *validator) wait(path string, w Wait) {
-	if w.UpTo == 0 && !v.given(path+".up_to") {
-		between(v, path+".tries", w.Tries, 1, 1000)
-		between(v, path+".every", w.Every, time.Millisecond, time.Minute)
-		return
-	}
-	between(v, path+".up_to", w.UpTo, time.Millisecond, 10*time.Minute)
-	if w.Tries != 0 || v.given(path+".tries") {
-		v.reject(path+".tries", "excludes up_to: give either tries and every, or up_to")
-	}
-	if w.Every != 0 || v.given(path+".every") {
-		v.reject(path+".every", "excludes up_to: give either tries and every, or up_to")
 	}
 }

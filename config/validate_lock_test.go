@@ -25,13 +25,13 @@ func TestLocks(t *testing.T) {
 		{"unknown kind", `{s: {kind: shared, permits: 5}}`, []string{`locks.s.kind: "shared" is not one of exclusive, fair, read, write, quorum, semaphore`}},
 		{"unknown format", `{s: {format: text}}`, []string{`locks.s.format: "text" is not one of redisson, string`}},
 		{"kind of a wrong type", `{s: {kind: 1, permits: 5, quorum: {}}}`, []string{`locks.s.kind: is a number: it has to be text, in quotes`}},
-		{"a fair string", `{s: {kind: fair, format: string}}`, []string{`locks.s.format: string is for kinds exclusive and quorum: remove it`}},
+		{"a fair string", `{s: {kind: fair, format: string}}`, []string{`locks.s.format: string is for kinds exclusive and quorum only: choose redisson`}},
 
 		{"a fair lock that is asked for often", `{s: {kind: fair, wait: {tries: 3, every: 4s}}}`, nil},
 		{"a fair lock that is asked for seldom", `{s: {kind: fair, wait: {tries: 3, every: 5s}}}`, []string{`locks.s.wait.every: 5s is too long for kind fair, which skips waiters that do not try again in time: at most 4s`}},
 
 		{"permits of no semaphore", `{s: {permits: 5}}`, []string{`locks.s.permits: is for kind semaphore only: set it, or remove this`}},
-		{"no permits", `{s: {kind: semaphore}}`, []string{`locks.s: permits is missing: say how many may hold the lock at once`}},
+		{"no permits", `{s: {kind: semaphore}}`, []string{`locks.s: permits is missing: give the number of calls that may hold the lock at once`}},
 		{"permits of zero", `{s: {kind: semaphore, permits: 0}}`, []string{`locks.s.permits: 0 is out of range: 1 to 1000000 are allowed`}},
 		{"too many permits", `{s: {kind: semaphore, permits: 1_000_001}}`, []string{`locks.s.permits: 1000001 is out of range: 1 to 1000000 are allowed`}},
 		{"permits of a wrong type", `{s: {kind: semaphore, permits: few}}`, []string{`locks.s.permits: "few" is not a whole number such as 1_000_000`}},

@@ -42,7 +42,6 @@ func (v *validator) parts(path string, r Rule) {
 			v.rejectMissing(here, idKeys, "says not where the part is: give exactly one of path, query, header, json, form, cookie")
 		}
 		v.location(here, places, r.Match.Path)
-		v.bodyOptions(here, id, false)
 		if id.List {
 			v.reject(here+".list", "is not for a part, which is one text: remove it")
 		}

@@ -10,39 +10,31 @@ import (
 	"unicode/utf8"
 )
 
-// maxDatabase bounds the number of a database. How many there are, the server decides: 16 by
-// default.
-const maxDatabase = 65535
-
 // masterName matches the names that Sentinel accepts.
 var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 func (v *validator) redis(r *Redis) {
 	const path = "redis"
-	v.choice(path+".mode", r.Mode, RedisSingle, RedisSentinel, RedisCluster, RedisEmbedded)
 	switch r.Mode {
 	case RedisSingle:
 		if len(r.Addresses) != 1 {
 			v.reject(path+".addresses", "there are %d addresses: mode %s takes exactly one", len(r.Addresses), r.Mode)
 		}
-		v.notSentinel(path, r)
 	case RedisSentinel:
 		v.required(path, "addresses", len(r.Addresses) > 0, "those of the Sentinels, such as [10.0.0.1:26379]")
 		v.sentinel(path, r)
 	case RedisCluster:
 		v.required(path, "addresses", len(r.Addresses) > 0, "that of one node or more, such as [10.0.0.1:6379]")
-		v.notSentinel(path, r)
 	case RedisEmbedded:
 		v.embedded(path, r)
 	}
-	between(v, path+".database", r.Database, 0, maxDatabase)
 	if r.Database != 0 && r.Mode == RedisCluster {
 		v.reject(path+".database", "is not for mode %s, which has database 0 only: remove it", r.Mode)
 	}
 	v.redisAddresses(path+".addresses", r)
 	v.member(path+".member", r.Member)
-	v.secret(path, "password", r.PasswordFile, r.PasswordEnv)
-	v.secret(path, "sentinel_password", r.SentinelPasswordFile, r.SentinelPasswordEnv)
+	v.variable(path+".password_env", r.PasswordEnv)
+	v.variable(path+".sentinel_password_env", r.SentinelPasswordEnv)
 	if r.Mode != RedisEmbedded {
 		v.login(path, "username", "password", r.Username, r.Password+r.PasswordFile+r.PasswordEnv)
 		v.tls(path+".tls", r)
@@ -67,18 +59,11 @@ func (v *validator) redisAddresses(path string, r *Redis) {
 }
 
 func (v *validator) sentinel(path string, r *Redis) {
-	if v.required(path, "master", r.Master != "", "the Sentinels' name of the master") && !masterName.MatchString(r.Master) {
+	if r.Master != "" && !masterName.MatchString(r.Master) {
 		v.reject(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
 	}
 	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,
 		r.SentinelPassword+r.SentinelPasswordFile+r.SentinelPasswordEnv)
-}
-
-// notSentinel rejects the keys that are for mode sentinel only.
-func (v *validator) notSentinel(path string, r *Redis) {
-	for _, key := range sentinelKeys(r) {
-		v.reject(join(path, key), "is for mode %s only: remove it", RedisSentinel)
-	}
 }
 
 // maxMember is in bytes. It keeps a member's name readable after the change log adds the nonce
@@ -98,16 +83,6 @@ func (v *validator) member(path, name string) {
 	}
 }
 
-// sentinelKeys returns the keys of mode sentinel that are set.
-func sentinelKeys(r *Redis) []string {
-	return present(map[string]bool{
-		"master":                 r.Master != "",
-		"sentinel_username":      r.SentinelUsername != "",
-		"sentinel_password_file": r.SentinelPasswordFile != "",
-		"sentinel_password_env":  r.SentinelPasswordEnv != "",
-	})
-}
-
 // present returns the keys with the value true, in order.
 func present(keys map[string]bool) []string {
 	return slices.DeleteFunc(sortedKeys(keys), func(key string) bool { return !keys[key] })
@@ -124,20 +99,15 @@ func (v *validator) embedded(path string, r *Redis) {
 		"password_env":  r.PasswordEnv != "",
 		"tls":           r.TLS != nil,
 	})
-	for _, key := range append(keys, sentinelKeys(r)...) {
+	for _, key := range keys {
 		v.reject(join(path, key), "is not for mode %s, which runs inside this process: remove it", r.Mode)
 	}
 }
 
-// secret checks that a secret is in a file or a variable, not in both, and that the
-// variable's name is valid.
-func (v *validator) secret(path, key, file, env string) {
-	at := path + "." + key + "_env"
-	switch {
-	case file != "" && env != "":
-		v.reject(at, "excludes %s_file: give one of the two", key)
-	case env != "" && !variableName.MatchString(env):
-		v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
+// variable checks the name of an environment variable.
+func (v *validator) variable(path, name string) {
+	if name != "" && !variableName.MatchString(name) {
+		v.reject(path, "is not the name of an environment variable: names are letters, digits and _")
 	}
 }
 

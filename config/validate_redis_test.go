@@ -36,17 +36,17 @@ func TestTopologies(t *testing.T) {
 		{"cluster at a socket", `{mode: cluster, addresses: [unix:/run/s.sock]}`, []string{`redis.addresses[0]: "unix:/run/s.sock" is a socket: mode cluster takes host:port`}},
 		{"cluster with a user without a password", `{mode: cluster, addresses: ["a:1"], username: u}`, []string{`redis: username needs a password: give password_file or password_env`}},
 		{"cluster with what is sentinel's", `{mode: cluster, addresses: ["a:1"], master: m, sentinel_username: u, sentinel_password_env: PW}`, []string{
-			`redis.master: is for mode sentinel only: remove it`,
-			`redis.sentinel_password_env: is for mode sentinel only: remove it`,
-			`redis.sentinel_username: is for mode sentinel only: remove it`,
+			`redis.master: is for mode sentinel only: set it, or remove this`,
+			`redis.sentinel_username: is for mode sentinel only: set it, or remove this`,
+			`redis.sentinel_password_env: is for mode sentinel only: set it, or remove this`,
 		}},
 
-		{"single with a master", `{master: mymaster}`, []string{`redis.master: is for mode sentinel only: remove it`}},
-		{"single with the sentinels' password", `{sentinel_password_env: PW}`, []string{`redis.sentinel_password_env: is for mode sentinel only: remove it`}},
+		{"single with a master", `{master: mymaster}`, []string{`redis.master: is for mode sentinel only: set it, or remove this`}},
+		{"single with the sentinels' password", `{sentinel_password_env: PW}`, []string{`redis.sentinel_password_env: is for mode sentinel only: set it, or remove this`}},
 		{"embedded with what others have", `{mode: embedded, master: m, tls: {}, sentinel_password_env: PW}`, []string{
+			`redis.master: is for mode sentinel only: set it, or remove this`,
+			`redis.sentinel_password_env: is for mode sentinel only: set it, or remove this`,
 			`redis.tls: is not for mode embedded, which runs inside this process: remove it`,
-			`redis.master: is not for mode embedded, which runs inside this process: remove it`,
-			`redis.sentinel_password_env: is not for mode embedded, which runs inside this process: remove it`,
 		}},
 		{"a mode that is announced nowhere", `{mode: sentinels, master: m}`, []string{`redis.mode: "sentinels" is not one of single, sentinel, cluster, embedded`}},
 

@@ -159,7 +159,7 @@ func (v *validator) valueCondition(path string, c *ValueCondition, parts []strin
 	if c == nil {
 		return
 	}
-	if v.required(path, "key", c.Key != "", "a key, such as \"day:{id}\"") {
+	if c.Key != "" {
 		v.template(path+".key", c.Key, parts)
 	}
 	is, isNot := c.Is != "" || v.given(path+".is"), c.IsNot != "" || v.given(path+".is_not")
@@ -173,28 +173,24 @@ func (v *validator) valueCondition(path string, c *ValueCondition, parts []strin
 	}
 	v.conditionText(path+".is", c.Is)
 	v.conditionText(path+".is_not", c.IsNot)
-	v.choice(path+".codec", c.Codec, CodecString, CodecDefault)
 }
 
 func (v *validator) geoCondition(path string, c *GeoCondition, parts []string) {
 	if c == nil {
 		return
 	}
-	if v.required(path, "key", c.Key != "", "the key of a GEO set") {
+	if c.Key != "" {
 		v.template(path+".key", c.Key, parts)
 	}
-	if v.required(path, "member", c.Member != "", "a member of the set, such as \"{id}\"") {
+	if c.Member != "" {
 		v.template(path+".member", c.Member, parts)
 	}
-	if v.required(path, "to", c.To != "", "a member of the set, such as \"{header:x-store}\"") {
+	if c.To != "" {
 		v.template(path+".to", c.To, parts)
 	}
-	if v.required(path, "within", c.Within != "", "a distance, such as 500m") {
-		if _, ok := metersOf(c.Within); !ok {
-			v.reject(path+".within", "%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi", quote(c.Within))
-		}
+	if _, ok := metersOf(c.Within); !ok && c.Within != "" {
+		v.reject(path+".within", "%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi", quote(c.Within))
 	}
-	v.choice(path+".codec", c.Codec, CodecString, CodecDefault)
 }
 
 func (v *validator) timeCondition(path string, c *TimeCondition) {

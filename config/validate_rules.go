@@ -17,16 +17,10 @@ const (
 )
 
 func (v *validator) rule(path string, r Rule) {
-	if v.required(path, "name", r.Name != "", "a name of its own, such as order-lookup") {
-		if problem := nameProblem(r.Name); problem != "" {
-			v.reject(path+".name", "%s", problem)
-		}
+	if problem := nameProblem(r.Name); problem != "" && r.Name != "" {
+		v.reject(path+".name", "%s", problem)
 	}
 	v.mode(path+".mode", r)
-	if at := path + ".backend"; v.given(at) || r.Backend != v.config.Backend {
-		// The default is the backend of the file, which has its own check.
-		v.choice(at, r.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
-	}
 	if at := path + ".front_controllers"; hasFrontControllers(r.Backend) {
 		if v.given(at) || !slices.Equal(r.FrontControllers, v.config.FrontControllers) {
 			v.paths(at, r.FrontControllers)
@@ -37,14 +31,11 @@ func (v *validator) rule(path string, r Rule) {
 	v.match(path, r.Match)
 	v.query(path, r)
 	if r.Pass {
-		v.pass(path, r)
 		return
 	}
 	v.ids(path, r)
 	v.parts(path, r)
-	if at := path + ".json_without_type"; r.readsJSON() {
-		v.choice(at, r.JSONWithoutType, WithoutTypeAccept, WithoutTypeRefuse)
-	} else if r.JSONWithoutType != "" || v.given(at) {
+	if at := path + ".json_without_type"; !r.readsJSON() && (r.JSONWithoutType != "" || v.given(at)) {
 		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
 	}
 	if r.Answer != v.config.Answer {
@@ -87,6 +78,7 @@ func (v *validator) pass(path string, r Rule) {
 	for _, g := range given {
 		if at := join(path, g.key); g.set || v.given(at) {
 			v.reject(at, "is not for a rule with pass, which exempts its requests: remove one of the two")
+			v.discarded[at] = true // so that nothing in it is checked
 		}
 	}
 	if r.Match.OtherMethods == OtherMethodsRefuse && r.Settle == nil {
@@ -106,7 +98,7 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 }
 
 func (v *validator) filterReference(path, name string) {
-	if v.required(path, "filter", name != "", "the name of a filter") {
+	if name != "" {
 		reference(v, path+".filter", "filters", name, v.config.Filters)
 	}
 }
@@ -139,21 +131,16 @@ func (v *validator) createLock(path string, r Rule) {
 
 func (v *validator) settle(path string, r *Rule) {
 	s := r.Settle
-	if v.required(path, "lock", s.Lock != "", "the name of a lock") {
+	if s.Lock != "" {
 		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
 	}
 	v.by(path, r)
 	v.require(path, r)
 	v.reply(path+".busy", s.Busy)
 	v.reply(path+".unavailable", s.Unavailable)
-	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)
-	between(v, path+".max_in_flight", s.MaxInFlight, 1, maxInFlight)
 	between(v, path+".max_in_flight_per_client", s.MaxInFlightPerClient, 1, max(s.MaxInFlight, 1))
 	v.holdCoversInFlight(path, s)
 }
-
-// maxInFlight bounds max_in_flight and backend_workers.
-const maxInFlight = 100_000
 
 // holdCoversInFlight checks that a hold lasts longer than the backend needs for all calls in
 // flight. It needs backend_workers and backend_timeout.
@@ -169,8 +156,6 @@ func (v *validator) holdCoversInFlight(path string, s *Settle) {
 		v.reject(timeout, "goes with backend_workers, the number of calls that the backend works on at once")
 		return
 	}
-	between(v, workers, s.BackendWorkers, 1, maxInFlight)
-	between(v, timeout, s.BackendTimeout, time.Millisecond, 24*time.Hour)
 	l, known := v.config.Locks[s.Lock]
 	if v.unusable(workers) || v.unusable(timeout) || s.BackendWorkers < 1 || s.BackendTimeout <= 0 || !known {
 		return
@@ -230,8 +215,6 @@ func (v *validator) match(path string, m Match) {
 			v.reject(at+".path", "%s %s", quote(m.Path), problem)
 		}
 	}
-	v.choice(at+".case", m.Case, CaseSensitive, CaseInsensitive)
-	v.choice(at+".other_methods", m.OtherMethods, OtherMethodsRefuse, OtherMethodsPass)
 	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
 		v.reject(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
 	}

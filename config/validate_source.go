@@ -1,7 +1,6 @@
 package config
 
 import (
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,53 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds for reading a table.
-const (
-	minBatch = 10 // rows; smaller batches need almost one query for each order
-	maxBatch = 100_000
-	maxRate  = 10_000_000 // rows a second; no server delivers more
-)
-
 func (v *validator) source(path, name string, s Source) {
-	if !v.required(path, "kind", s.Kind != "", "the kind of source: csv, mysql or postgres") {
-		return
-	}
-	v.choice(path+".kind", s.Kind, SourceCSV, SourceMySQL, SourcePostgres)
-	switch {
-	case s.Live():
+	if s.Live() {
 		v.table(path, name, s)
-	case s.Kind == SourceCSV:
-		v.required(path, "path", s.Path != "", "the path of a file with one ID a line")
-		keys := tableKeys(s)
-		for _, key := range sortedKeys(keys) {
-			if at := join(path, key); keys[key] || v.given(at) {
-				v.reject(at, "is for kinds %s and %s only: remove it", SourceMySQL, SourcePostgres)
-			}
-		}
-	}
-}
-
-// tableKeys maps each key that is for tables to whether it is set.
-func tableKeys(s Source) map[string]bool {
-	return map[string]bool{
-		"dsn_env": s.DSNEnv != "", "dsn_file": s.DSNFile != "",
-		"table": s.Table != "", "id_column": s.IDColumn != "", "part_columns": len(s.PartColumns) > 0, "cursor_column": s.CursorColumn != "",
-		"batch": s.Batch != 0, "pause": s.Pause != 0, "max_rate": s.MaxRate != 0,
-		"on_bad": s.OnBad != "", "overlap": s.Overlap != 0, "ascending": s.Ascending,
-		"follow": s.Follow != "", "every": s.Every != 0, "grace": s.Grace != 0,
-		"server_id": s.ServerID != 0, "slot": s.Slot != "", "publication": s.Publication != "",
 	}
 }
 
 func (v *validator) table(path, name string, s Source) {
-	if s.Path != "" || v.given(path+".path") {
-		v.reject(path+".path", "is for kind %s only: remove it", SourceCSV)
-	}
-	v.secret(path, "dsn", s.DSNFile, s.DSNEnv)
+	v.variable(path+".dsn_env", s.DSNEnv)
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
 		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "does not name the database: give one of dsn_file, dsn_env")
 	}
-	if v.required(path, "table", s.Table != "", "the name of the table, or schema.table") {
+	if s.Table != "" {
 		for part := range strings.SplitSeq(s.Table, ".") {
 			if !isIdentifier(s.Kind, part) || strings.Count(s.Table, ".") > 1 {
 				v.reject(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))
@@ -65,19 +29,16 @@ func (v *validator) table(path, name string, s Source) {
 			}
 		}
 	}
-	if v.required(path, "id_column", s.IDColumn != "", "the name of the column with the order IDs") {
+	if s.IDColumn != "" {
 		v.column(path+".id_column", s.Kind, s.IDColumn)
 	}
 	v.partColumns(path, name, s)
 	if s.CursorColumn != s.IDColumn || v.given(path+".cursor_column") {
 		v.column(path+".cursor_column", s.Kind, s.CursorColumn)
 	}
-	between(v, path+".batch", s.Batch, minBatch, maxBatch)
-	between(v, path+".pause", s.Pause, 0, time.Minute)
-	between(v, path+".max_rate", s.MaxRate, 0, maxRate)
-	between(v, path+".overlap", s.Overlap, time.Second, 24*time.Hour)
-	v.choice(path+".on_bad", s.OnBad, OnBadFail, OnBadSkip)
-	v.follow(path, s)
+	if s.Follow == FollowLogical {
+		v.logical(path, s)
+	}
 	v.grace(path+".grace", name, s.Grace)
 }
 
@@ -109,43 +70,18 @@ func identifierForm(kind string) string {
 // slotName matches the names that PostgreSQL accepts for a replication slot.
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// follow checks the way that ordergate follows the table, and the keys for that way.
-func (v *validator) follow(path string, s Source) {
-	ways := []string{FollowNone, FollowPoll, FollowBinlog, FollowLogical}
-	mine, other, otherKind := FollowBinlog, FollowLogical, SourcePostgres
-	if s.Kind == SourcePostgres {
-		mine, other, otherKind = FollowLogical, FollowBinlog, SourceMySQL
+// logical checks the names of a follower of kind postgres.
+func (v *validator) logical(path string, s Source) {
+	if !slotName.MatchString(s.Slot) {
+		v.reject(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
 	}
-	if s.Follow == other {
-		v.reject(path+".follow", "%s is for kind %s only: choose %s", other, otherKind, strings.Join([]string{FollowNone, FollowPoll, mine}, ", "))
-	} else {
-		v.choice(path+".follow", s.Follow, slices.DeleteFunc(ways, func(way string) bool { return way == other })...)
-	}
-	by := func(way string) bool { return s.Follow == way || v.discarded[path+".follow"] }
-	v.option(path, "every", s.Every != 0, by(FollowPoll), "follow "+FollowPoll)
-	v.option(path, "server_id", s.ServerID != 0, by(FollowBinlog), "follow "+FollowBinlog)
-	v.option(path, "slot", s.Slot != "", by(FollowLogical), "follow "+FollowLogical)
-	v.option(path, "publication", s.Publication != "", by(FollowLogical), "follow "+FollowLogical)
-	switch s.Follow {
-	case FollowPoll:
-		between(v, path+".every", s.Every, 100*time.Millisecond, time.Hour)
-	case FollowBinlog:
-		if s.ServerID == 0 && v.given(path+".server_id") {
-			between(v, path+".server_id", uint64(s.ServerID), 1, math.MaxUint32)
-		}
-	case FollowLogical:
-		if !slotName.MatchString(s.Slot) {
-			v.reject(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
-		}
-		if !isIdentifier(s.Kind, s.Publication) {
-			v.reject(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
-		}
+	if !isIdentifier(s.Kind, s.Publication) {
+		v.reject(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
 	}
 }
 
 // grace checks the duration, and that the IDs of the source contain their creation time.
 func (v *validator) grace(path, source string, grace time.Duration) {
-	between(v, path, grace, 0, 24*time.Hour)
 	if grace == 0 {
 		return
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -52,22 +51,22 @@ func TestTables(t *testing.T) {
 		{"a schema", "{kind: postgres, dsn_env: ORDERS_DSN, table: shop.Order Items, id_column: Größe}", nil},
 
 		{"nothing", "{kind: mysql}", []string{
-			": does not name the database: give one of dsn_file, dsn_env",
 			": table is missing: give the name of the table, or schema.table",
 			": id_column is missing: give the name of the column with the order IDs",
+			": does not name the database: give one of dsn_file, dsn_env",
 		}},
 		{"empty", `{kind: postgres, dsn_env: "", table: "", id_column: "", cursor_column: ""}`, []string{
-			": does not name the database: give one of dsn_file, dsn_env",
 			".table: is empty: give the name of the table, or schema.table",
 			".id_column: is empty: give the name of the column with the order IDs",
+			": does not name the database: give one of dsn_file, dsn_env",
 			`.cursor_column: "" is not the name of a column: names are 1 to 63 bytes that can be printed`,
 		}},
 		{"two places of the DSN", mysql(", dsn_file: b"), []string{".dsn_env: excludes dsn_file: give one of the two"}},
 		{"a DSN for a name", "{kind: mysql, dsn_env: 'u:hunter2@tcp(a)/b', table: t, id_column: id}", []string{".dsn_env: is not the name of an environment variable: names are letters, digits and _"}},
 		{"a DSN that is not there", "{kind: mysql, dsn_env: NO_DSN, table: t, id_column: id}", []string{".dsn_env: the variable of this name is not set or is empty: put the data source name there"}},
 		{"a DSN in no file", "{kind: mysql, dsn_file: testdata/none, table: t, id_column: id}", []string{".dsn_file: reading the data source name: no such file or directory"}},
-		{"a path", mysql(", path: ids.csv"), []string{".path: is for kind csv only: remove it"}},
-		{"no path", mysql(`, path: ""`), []string{".path: is for kind csv only: remove it"}},
+		{"a path", mysql(", path: ids.csv"), []string{".path: is for kind csv only: set it, or remove this"}},
+		{"no path", mysql(`, path: ""`), []string{".path: is for kind csv only: set it, or remove this"}},
 
 		{"names of three parts", "{kind: mysql, dsn_env: ORDERS_DSN, table: a.b.c, id_column: id}", []string{`.table: "a.b.c" is not the name of a table, or schema.table: names are 1 to 64 characters that can be printed`}},
 		{"a name of no parts", "{kind: mysql, dsn_env: ORDERS_DSN, table: a., id_column: id}", []string{`.table: "a." is not the name of a table, or schema.table: names are 1 to 64 characters that can be printed`}},
@@ -118,23 +117,23 @@ func TestTables(t *testing.T) {
 			`.publication: "" is not the name of a publication: names are 1 to 63 bytes that can be printed`,
 		}},
 		{"keys of tables", "{kind: csv, path: a, " + needed + ", cursor_column: a, batch: 0, pause: 0s, max_rate: 0, on_bad: skip, overlap: 1s, follow: none, every: 1s, grace: 0s, server_id: 0, slot: a, publication: a}", []string{
-			".batch: is for kinds mysql and postgres only: remove it",
-			".cursor_column: is for kinds mysql and postgres only: remove it",
-			".dsn_env: is for kinds mysql and postgres only: remove it",
-			".every: is for kinds mysql and postgres only: remove it",
-			".follow: is for kinds mysql and postgres only: remove it",
-			".grace: is for kinds mysql and postgres only: remove it",
-			".id_column: is for kinds mysql and postgres only: remove it",
-			".max_rate: is for kinds mysql and postgres only: remove it",
-			".on_bad: is for kinds mysql and postgres only: remove it",
-			".overlap: is for kinds mysql and postgres only: remove it",
-			".pause: is for kinds mysql and postgres only: remove it",
-			".publication: is for kinds mysql and postgres only: remove it",
-			".server_id: is for kinds mysql and postgres only: remove it",
-			".slot: is for kinds mysql and postgres only: remove it",
-			".table: is for kinds mysql and postgres only: remove it",
+			".dsn_env: is for kinds mysql and postgres only: set one of them, or remove this",
+			".table: is for kinds mysql and postgres only: set one of them, or remove this",
+			".id_column: is for kinds mysql and postgres only: set one of them, or remove this",
+			".cursor_column: is for kinds mysql and postgres only: set one of them, or remove this",
+			".batch: is for kinds mysql and postgres only: set one of them, or remove this",
+			".pause: is for kinds mysql and postgres only: set one of them, or remove this",
+			".max_rate: is for kinds mysql and postgres only: set one of them, or remove this",
+			".on_bad: is for kinds mysql and postgres only: set one of them, or remove this",
+			".overlap: is for kinds mysql and postgres only: set one of them, or remove this",
+			".follow: is for kinds mysql and postgres only: set one of them, or remove this",
+			".every: is for kinds mysql and postgres only: set one of them, or remove this",
+			".grace: is for kinds mysql and postgres only: set one of them, or remove this",
+			".server_id: is for kinds mysql and postgres only: set one of them, or remove this",
+			".slot: is for kinds mysql and postgres only: set one of them, or remove this",
+			".publication: is for kinds mysql and postgres only: set one of them, or remove this",
 		}},
-		{"a DSN of a file", "{kind: csv, path: a, dsn_env: NO_DSN}", []string{".dsn_env: is for kinds mysql and postgres only: remove it"}},
+		{"a DSN of a file", "{kind: csv, path: a, dsn_env: NO_DSN}", []string{".dsn_env: is for kinds mysql and postgres only: set one of them, or remove this"}},
 		{"keys of no kind", "{kind: oracle, " + needed + ", path: a}", []string{`.kind: "oracle" is not one of csv, mysql, postgres`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,16 +143,6 @@ func TestTables(t *testing.T) {
 			}
 			compareViolations(t, "sources:\n  db: "+tt.source+"\n", env{"ORDERS_DSN": "somewhere"}, want)
 		})
-	}
-}
-
-// TestTableKeysAreAll keeps the list of keys that files do not have up to date.
-func TestTableKeysAreAll(t *testing.T) {
-	want := sortedKeys(fieldsOf(reflect.TypeFor[Source]()))
-	got := tableKeys(Source{})
-	got["kind"], got["path"] = true, true
-	if diff := cmp.Diff(want, sortedKeys(got)); diff != "" {
-		t.Errorf("unexpected keys (-want +got):\n%s", diff)
 	}
 }
 
@@ -321,7 +310,7 @@ func TestTableMadeInGo(t *testing.T) {
 	}}
 	c.EnsureDefaults()
 	want := []Violation{
-		{Path: "sources.b.path", Message: "is for kind csv only: remove it"},
+		{Path: "sources.b.path", Message: "is for kind csv only: set it, or remove this"},
 		{Path: "sources.b", Message: "does not name the database: give one of dsn_file, dsn_env"},
 	}
 	var wrong *InvalidError

@@ -142,8 +142,8 @@ func TestValidation(t *testing.T) {
 		}},
 		{"long lease", with("locks", `{s: {lease: 1h1s}}`), []string{`locks.s.lease: 1h0m1s is out of range: 1s to 1h are allowed`}},
 		{"both forms of wait", with("locks", `{s: {wait: {up_to: 1s, every: 1s, tries: 0}}}`), []string{
-			`locks.s.wait.tries: excludes up_to: give either tries and every, or up_to`,
-			`locks.s.wait.every: excludes up_to: give either tries and every, or up_to`,
+			`locks.s.wait.tries: excludes up_to: give one of the two`,
+			`locks.s.wait.every: excludes up_to: give one of the two`,
 		}},
 		{"no tries", with("locks", `{s: {wait: {tries: 0}}}`), []string{`locks.s.wait.tries: 0 is out of range: 1 to 1000 are allowed`}},
 		{"long pause", with("locks", `{s: {wait: {every: 61s}}}`), []string{`locks.s.wait.every: 1m1s is out of range: 1ms to 1m are allowed`}},
@@ -316,8 +316,8 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Fatalf("got error %v, want an InvalidError", err)
 	}
 	want := []Violation{
-		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
 		{Path: "filters.orders.false_positive_rate", Message: "+Inf is out of range: 1e-09 to 0.5 are allowed"},
+		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
 		{Path: "rules[0].match", Message: "methods is missing: give at least one, such as [GET, HEAD]"},
 		{Path: "rules[0].match", Message: `path is missing: give a template such as "/orders/{id}"`},
 		{Path: "rules[0].id", Message: "does not name the ID's location: give exactly one of path, query, header, json, form, cookie"},
