@@ -95,8 +95,8 @@ test-asan:
 
 # What the race detector would make too dear.
 test-plain:
-	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel' \
-		./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog
+	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestDecisionDoesNotAllocate' \
+		./extauthz ./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 	$(GOTEST) -run 'TestSearchSets|TestManyFilters' ./internal/loader ./internal/engine # they have to be certain in time
 

@@ -3,7 +3,6 @@ package extauthz
 import (
 	"math"
 	"sync"
-	"unsafe"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -19,25 +18,21 @@ const (
 	fieldNumber          = 2
 )
 
-// described is a reply with metadata. gRPC frees its last part when it has been sent, and then it is
-// used again.
+// described is a reply with metadata. It is the pool of its last part's buffer, so gRPC gives it back
+// once that part is sent. Then the next check uses it.
 type described struct {
-	metadata []byte // stands first: freed has only its address
 	reply    reply
 	parts    [3]mem.Buffer // of reply: those of a shared one, and metadata
+	metadata []byte
 }
 
 var replies = sync.Pool{New: func() any { return &described{metadata: make([]byte, 0, 2<<10)} }} // gRPC reuses none below 1 KiB
 
-// freed implements mem.BufferPool for described.metadata.
-type freed struct{}
-
 // Get implements mem.BufferPool. gRPC does not call it.
-func (freed) Get(size int) *[]byte { b := make([]byte, size); return &b }
+func (*described) Get(size int) *[]byte { b := make([]byte, size); return &b }
 
-// Put implements mem.BufferPool.
-func (freed) Put(metadata *[]byte) {
-	d := (*described)(unsafe.Pointer(metadata))
+// Put implements mem.BufferPool. The buffer is that of d.
+func (d *described) Put(*[]byte) {
 	d.parts = [len(d.parts)]mem.Buffer{}
 	replies.Put(d)
 }
@@ -72,7 +67,7 @@ func (r *reply) describe(g *gate.Gate, d *gate.Decision) *reply {
 		}
 	}
 	into.metadata = b
-	into.reply.encoded = append(append(into.parts[:0], r.encoded...), mem.NewBuffer(&into.metadata, freed{}))
+	into.reply.encoded = append(append(into.parts[:0], r.encoded...), mem.NewBuffer(&into.metadata, into))
 	return &into.reply
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -250,6 +251,7 @@ func TestDenial(t *testing.T) {
 // TestDecisionDoesNotAllocate covers everything between gRPC handing the message
 // over and taking the reply.
 func TestDecisionDoesNotAllocate(t *testing.T) {
+	bedtest.WithoutRace(t) // with which a sync.Pool loses some of what it has
 	s := newServer(t)
 	c := codec{}
 	for _, request := range []*authv3.CheckRequest{
