@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 var besideOnly = []string{
 	"TestAddedByHand", "TestAdminSlow", "TestAlertMetrics", "TestCallsOfAnIdleOrdergate", "TestFailover", "TestFiltersBroken",
 	"TestFloodAtTheStart", "TestForcedRelease", "TestForeignKeys", "TestGrowthHasAnEnd", "TestHeldKey", "TestLatchByHand",
-	"TestLongerWindowElsewhere", "TestNginxThatCaches", "TestOutageIsLoggedOnce", "TestRedisEvicts", "TestRefusedUser", "TestWrongColumns",
+	"TestLongerWindowElsewhere", "TestNginxThatCaches", "TestOutageIsLoggedOnce", "TestPage", "TestRedisEvicts", "TestRefusedUser", "TestWrongColumns",
 }
 
 // chooseTests leaves those tests that have a stack, and are not besideOnly, unless others were

