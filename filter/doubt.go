@@ -347,6 +347,14 @@ func (f *Filter) Doubts() (cure Recovery, reason string, ok bool) {
 	return 0, "", false
 }
 
+// DoubtedScope returns the IDs that the open doubts are about; false: there are no doubts.
+func (f *Filter) DoubtedScope() (scope Scope, ok bool) {
+	if d := f.doubts.Load(); d != nil {
+		return d.scope, true
+	}
+	return Scope{}, false
+}
+
 // Recoverable returns the recovery that clears all doubts that need no operator; false: there
 // are none of those.
 func (f *Filter) Recoverable() (cure Recovery, ok bool) {

@@ -114,7 +114,7 @@ func (s *Server) FilterReport(name string) FilterReport {
 		r.Measured = &rate
 	}
 	if log := f.Log(); log != nil {
-		r.Log = logReportOf(log)
+		r.Log = LogReportOf(log)
 	}
 	for _, segment := range i.Segments {
 		r.Segments = append(r.Segments, SegmentReport(segment))
@@ -134,7 +134,8 @@ func (s *Server) FilterReport(name string) FilterReport {
 	return r
 }
 
-func logReportOf(log *changelog.Log) *LogReport {
+// LogReportOf describes a change log.
+func LogReportOf(log *changelog.Log) *LogReport {
 	s := log.State()
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),

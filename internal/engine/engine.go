@@ -169,11 +169,7 @@ func (m *Engine) AdminServer(draining func() bool) *http.Server {
 		Version: m.version, Config: m.activeConfig, Rules: m.metrics.Rules, Refusals: &m.refusals,
 		Locks: func() *lockreport.Client { return lockreport.New(m.activeConfig(), m.redis) }, Filter: s.FilterReport, Logger: m.log,
 		Conditions: func(ctx context.Context) []health.Condition { return m.conditions(ctx, draining()) },
-		State: func(filter string) string {
-			state, _ := m.filters[filter].Filter().State()
-			return state
-		},
-		Sources: func(filter string) []loader.SourceState { return m.filters[filter].SourceStates() },
+		Loader:     func(filter string) *loader.Loader { return m.filters[filter].Loader },
 	})
 	if m.config.Listen.Admin != "" {
 		m.background(of.Run)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +12,7 @@ import (
 )
 
 const (
-	// keptRefusals are kept of made-up orders, and as many of all others: a flood pushes out nothing else.
+	// keptRefusals are kept of each kind: a flood pushes out nothing else.
 	keptRefusals = 100
 	// maxLine bounds the kept part of a request line, and maxRefusedID that of an ID, in bytes.
 	maxLine, maxRefusedID = 512, 256
@@ -22,11 +21,23 @@ const (
 // RecentRefusals keeps the last refusals of all adapters, for operators. It keeps no header but the
 // request's ID, and no body. It is safe for concurrent use.
 type RecentRefusals struct {
-	mu     sync.Mutex
-	absent [keptRefusals]refusal
-	other  [keptRefusals]refusal
-	counts [2]int // of absent and other, in all
+	mu    sync.Mutex
+	rings [refusalKinds]struct {
+		entries [keptRefusals]refusal
+		count   int // in all
+	}
 }
+
+// RefusalKind says why a request was refused.
+type RefusalKind int
+
+// The kinds of refusals.
+const (
+	RefusedFaulty RefusalKind = iota // the request cannot be read, or is ambiguous
+	RefusedOther                     // a lock, a condition, an earlier call or Redis has decided
+	RefusedAbsent                    // there is no such order
+	refusalKinds
+)
 
 // refusal is an entry, whose memory is used again.
 type refusal struct {
@@ -57,12 +68,16 @@ func (r *RecentRefusals) note(rule string, d *Decision, method, target, orderID,
 		return
 	}
 	defer r.mu.Unlock()
-	ring, count := &r.other, &r.counts[1]
-	if d.Verdict == VerdictAbsent {
-		ring, count = &r.absent, &r.counts[0]
+	kind := RefusedOther
+	switch {
+	case d.Verdict == VerdictAbsent:
+		kind = RefusedAbsent
+	case d.Reason != order.NoReason:
+		kind = RefusedFaulty
 	}
-	e := &ring[*count%keptRefusals]
-	*count++
+	ring := &r.rings[kind]
+	e := &ring.entries[ring.count%keptRefusals]
+	ring.count++
 	e.at, e.rule, e.verdict, e.reason, e.offset = time.Now(), rule, d.Verdict, d.Reason, d.Offset
 	e.line = e.line[:0]
 	if target != "" {
@@ -72,18 +87,17 @@ func (r *RecentRefusals) note(rule string, d *Decision, method, target, orderID,
 	e.request = append(e.request[:0], request...)
 }
 
-// List returns the refusals, the newest first.
-func (r *RecentRefusals) List() []RecentRefusal {
+// List returns the refusals of a kind, the newest first.
+func (r *RecentRefusals) List(kind RefusalKind) []RecentRefusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]RecentRefusal, 0, 2*keptRefusals)
-	for i, ring := range []*[keptRefusals]refusal{&r.absent, &r.other} {
-		for _, e := range ring[:min(r.counts[i], keptRefusals)] {
-			line := e.line[:min(len(e.line), maxLine)]
-			list = append(list, RecentRefusal{e.at, e.rule, e.verdict, e.reason, e.offset, string(line), len(line) < len(e.line), string(e.orderID), string(e.request)})
-		}
+	ring := &r.rings[kind]
+	list := make([]RecentRefusal, min(ring.count, keptRefusals))
+	for i := range list {
+		e := &ring.entries[(ring.count-1-i)%keptRefusals]
+		line := e.line[:min(len(e.line), maxLine)]
+		list[i] = RecentRefusal{e.at, e.rule, e.verdict, e.reason, e.offset, string(line), len(line) < len(e.line), string(e.orderID), string(e.request)}
 	}
-	slices.SortFunc(list, func(a, b RecentRefusal) int { return b.At.Compare(a.At) })
 	return list
 }
 

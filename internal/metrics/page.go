@@ -9,6 +9,7 @@ import (
 // RuleCounts are the decisions on the requests of a rule since the start.
 type RuleCounts struct {
 	Enforced, Observed map[string]float64 // by verdict
+	Created            map[string]float64 // new orders, by the result of learning them
 	Waits              []uint64           // how many took no longer than each of [DecisionBuckets]; the last is for all
 }
 
@@ -20,12 +21,12 @@ func (m *Metrics) Rules() map[string]*RuleCounts {
 	rules := make(map[string]*RuleCounts)
 	of := func(name string) *RuleCounts {
 		if rules[name] == nil {
-			rules[name] = &RuleCounts{Enforced: make(map[string]float64), Observed: make(map[string]float64)}
+			rules[name] = &RuleCounts{Enforced: make(map[string]float64), Observed: make(map[string]float64), Created: make(map[string]float64)}
 		}
 		return rules[name]
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.decisions, m.seconds)
+	registry.MustRegister(m.decisions, m.seconds, m.learned)
 	families, _ := registry.Gather() // what can be gathered is there even with an error
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -41,11 +42,14 @@ func (m *Metrics) Rules() map[string]*RuleCounts {
 				rule.Waits = append(rule.Waits, h.GetSampleCount())
 				continue
 			}
-			by := rule.Enforced
-			if labels["mode"] == modes[1] {
+			by, name := rule.Enforced, labels["verdict"]
+			switch {
+			case labels["result"] != "":
+				by, name = rule.Created, labels["result"]
+			case labels["mode"] == modes[1]:
 				by = rule.Observed
 			}
-			by[labels["verdict"]] += metric.GetCounter().GetValue()
+			by[name] += metric.GetCounter().GetValue()
 		}
 	}
 	return rules

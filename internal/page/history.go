@@ -57,16 +57,16 @@ func (h *history) now(now sample, rule string) rate {
 
 // rate is what was decided between two samples.
 type rate struct {
-	verdicts []verdictRate // that occurred, the most frequent first
+	verdicts []verdictRate // that occurred, always in the same order, so that none jumps
 	p50, p99 float64       // in seconds, 0 without a decision
 }
 
+// verdictRate is a row of a rule's table: a verdict, or what became of new orders.
 type verdictRate struct {
-	Name     string
-	Observed bool
-	Refused  bool
-	Rate     float64 // a second
-	Total    float64 // since the start
+	Name, Note string
+	Refused    bool
+	Rate       float64 // a second
+	Total      float64 // since the start
 }
 
 func rateOf(from, to sample, rule string) (r rate) {
@@ -78,20 +78,16 @@ func rateOf(from, to sample, rule string) (r rate) {
 		before = &metrics.RuleCounts{Waits: make([]uint64, len(counts.Waits))}
 	}
 	seconds := max(to.at.Sub(from.at).Seconds(), 0.1)
-	add := func(now, then map[string]float64, observed bool) {
-		for v, n := range now {
-			r.verdicts = append(r.verdicts, verdictRate{v, observed, !observed && refuses[v], (n - then[v]) / seconds, n})
+	add := func(now, then map[string]float64, kinds []verdictKind, suffix string) {
+		for _, k := range kinds {
+			if n := now[k.name]; n > 0 {
+				r.verdicts = append(r.verdicts, verdictRate{k.name + suffix, k.note, k.refused && suffix == "", (n - then[k.name]) / seconds, n})
+			}
 		}
 	}
-	add(counts.Enforced, before.Enforced, false)
-	add(counts.Observed, before.Observed, true)
-	slices.SortFunc(r.verdicts, func(a, b verdictRate) int {
-		switch {
-		case a.Total > b.Total, a.Total == b.Total && a.Name < b.Name:
-			return -1
-		}
-		return 1
-	})
+	add(counts.Enforced, before.Enforced, verdictKinds, "")
+	add(counts.Observed, before.Observed, verdictKinds, ", observed")
+	add(counts.Created, before.Created, createdKinds, "")
 	waits := make([]float64, len(counts.Waits))
 	for i := range waits {
 		if waits[i] = float64(counts.Waits[i]); i < len(before.Waits) {
@@ -114,19 +110,40 @@ func pointOf(r rate) point {
 	return p
 }
 
-// refuses has the verdicts with which ordergate answers in the place of the backend, but for
-// repeats of its answers.
-var refuses = func() map[string]bool {
-	all := make(map[string]bool)
+// verdictKind is what a row of a table is about. Refused means that ordergate answers in the place of the
+// backend, but for repeats of its answers.
+type verdictKind struct {
+	name, note string
+	refused    bool
+}
+
+// verdictKinds are in the order in which the page lists them.
+var verdictKinds = func() (all []verdictKind) {
+	notes := [gate.Verdicts]string{
+		gate.VerdictAbsent: "no such order", gate.VerdictMaybe: "passed on", gate.VerdictUnknown: "passed on, filter not certain",
+		gate.VerdictBusy: "another call has the lock", gate.VerdictInvalid: "faulty request", gate.VerdictAmbiguous: "faulty request",
+		gate.VerdictUnavailable: "Redis or table away", gate.VerdictOverloaded: "too many in flight", gate.VerdictAcquired: "got the lock",
+		gate.VerdictUnlocked: "answered without lock", gate.VerdictLost: "lease ended early", gate.VerdictReplayed: "got the first answer",
+		gate.VerdictDuplicate: "order exists", gate.VerdictMismatch: "key of another request", gate.VerdictInUse: "first call still runs",
+		gate.VerdictNotReady: "condition does not hold",
+	}
 	for v := range gate.Verdict(gate.Verdicts) {
+		refused := false
 		switch v {
 		case gate.VerdictNone, gate.VerdictMaybe, gate.VerdictUnknown, gate.VerdictAcquired, gate.VerdictReplayed:
 		default:
-			all[v.String()] = true
+			refused = true
 		}
+		all = append(all, verdictKind{v.String(), notes[v], refused})
 	}
 	return all
 }()
+
+// createdKinds are the results of learning new orders.
+var createdKinds = []verdictKind{
+	{"ok", "created, filters have it", false}, {"table", "created, by the table", false}, {"failed", "not created", false},
+	{"unnamed", "created, ID not found", false}, {"abandoned", "no answer", false}, {"unlogged", "created, Redis too late", false},
+}
 
 var buckets = metrics.DecisionBuckets()
 

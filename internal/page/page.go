@@ -9,7 +9,6 @@ import (
 	"embed"
 	"html/template"
 	"log/slog"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -31,9 +30,8 @@ type Options struct {
 	Version    string
 	Config     func() *config.Config // the active one
 	Rules      func() map[string]*metrics.RuleCounts
-	Filter     func(name string) admin.FilterReport // it counts bits: it is called while the page is looked at
-	State      func(filter string) string           // must be quick
-	Sources    func(filter string) []loader.SourceState
+	Filter     func(name string) admin.FilterReport // it counts bits
+	Loader     func(filter string) *loader.Loader
 	Refusals   *gate.RecentRefusals
 	Locks      func() *lockreport.Client                // the caller closes it
 	Conditions func(context.Context) []health.Condition // may block for a second
@@ -54,12 +52,13 @@ type Page struct {
 	mu         sync.Mutex
 	history    history
 	since      map[string]change // by the name of a filter or a condition
+	reports    map[string]filterReport
 	conditions []health.Condition
 	looked     time.Time // when the page was last looked at
 	built      time.Time
 	fragments  []fragment
 	streams    int
-	refusals   []refusalView // that are shown
+	refusals   []refusalGroup // that are shown
 	explainer  *explain.Prepared
 	explained  *config.Config // of explainer
 }
@@ -68,6 +67,9 @@ type Page struct {
 type change struct {
 	state string
 	at    time.Time
+
+	before   string // its state before; "": none
+	beforeAt time.Time
 }
 
 // fragment is a part of the page that changes by itself.
@@ -87,7 +89,7 @@ var fragmentIDs = []string{"state", "now", "locks", "filters", "refusals"}
 
 // New returns a page. Its history begins with Run.
 func New(o Options) *Page {
-	p := &Page{opts: o, ended: make(chan struct{}), since: make(map[string]change)}
+	p := &Page{opts: o, ended: make(chan struct{}), since: make(map[string]change), reports: make(map[string]filterReport)}
 	p.locks.wake, p.locks.done = make(chan struct{}, 1), make(chan struct{})
 	p.access.token = string(o.Config().Listen.Token) // a reload does not change it
 	return p
@@ -151,9 +153,12 @@ func (p *Page) takeSample(now time.Time) {
 
 func (p *Page) noteFilters(now time.Time) {
 	for name := range p.opts.Config().Filters {
-		state := p.opts.State(name)
+		f := p.opts.Loader(name).Filter()
+		state, _ := f.State()
+		unsure := unsureOf(f, state)
 		p.mu.Lock()
 		p.note("filter "+name, state, now)
+		p.note("unsure "+name, unsure, now)
 		p.mu.Unlock()
 	}
 }
@@ -182,8 +187,8 @@ func (p *Page) noteConditions(ctx context.Context, last time.Duration) {
 
 // note records since when something has a state. The caller holds mu.
 func (p *Page) note(name, state string, now time.Time) {
-	if p.since[name].state != state {
-		p.since[name] = change{state, now}
+	if was := p.since[name]; was.state != state {
+		p.since[name] = change{state, now, was.state, was.at}
 	}
 }
 
@@ -249,7 +254,7 @@ func (p *Page) serveHome(w http.ResponseWriter, r *http.Request) {
 		page.Parts[f.ID] = f.HTML
 	}
 	p.mu.Lock()
-	page.Data = p.refusalsOf(p.opts.Config(), liveRefusals, math.MaxInt)
+	page.Data = p.refusalsOf(p.opts.Config(), true)
 	p.mu.Unlock()
 	p.write(w, http.StatusOK, page)
 }

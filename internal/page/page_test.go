@@ -249,8 +249,8 @@ func TestRefusals(t *testing.T) {
 		}
 		g.ReportRefused(log, &d, &req)
 	}
-	b.want("/orders/5<mark>;</mark>x")
+	b.want("GET /orders/5<mark>;</mark>x")
 	b.want("/orders/<mark>&lt;</mark>b&gt;0042")
-	b.want("9</code>...")
+	b.want("9...</code>")
 	b.want("request 4d0e-1")
 }

@@ -6,41 +6,62 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// liveRefusals are shown at once, and change by themselves. Older ones are there when the page is loaded.
-const liveRefusals = 20
+// refusalGroup is the refusals of a kind. Those that are live change by themselves; older ones are there
+// when the page is loaded.
+type refusalGroup struct {
+	Name string
+	kind gate.RefusalKind
+	live int
+	List []refusalView
+}
+
+var refusalGroups = []refusalGroup{
+	{Name: "Faulty requests", kind: gate.RefusedFaulty, live: 8},
+	{Name: "Busy orders, repeats and faults", kind: gate.RefusedOther, live: 8},
+	{Name: "Orders that do not exist", kind: gate.RefusedAbsent, live: 4},
+}
 
 // refusalView is a refused request.
 type refusalView struct {
 	gate.RecentRefusal
 	Why    string
-	Marked *explain.Marked // nil: the faulty part is not kept, or there is none
+	Marked *explain.Marked // the request line; nil: the faulty part is not kept, or there is none
 }
 
-// refusalsOf returns the refusals from..to, the newest first. What was explained before is not
-// explained again. The caller holds mu.
-func (p *Page) refusalsOf(c *config.Config, from, to int) []refusalView {
-	list := p.opts.Refusals.List()
-	list = list[min(from, len(list)):min(to, len(list))]
-	views := make([]refusalView, len(list))
-	for i, r := range list {
-		known := slices.IndexFunc(p.refusals, func(v refusalView) bool { return v.RecentRefusal == r })
-		if known >= 0 {
-			views[i] = p.refusals[known]
+// refusalsOf returns the refusals that are live, or the older ones. The caller holds mu.
+func (p *Page) refusalsOf(c *config.Config, older bool) (groups []refusalGroup) {
+	for _, g := range refusalGroups {
+		list := p.opts.Refusals.List(g.kind)
+		if n := min(len(list), g.live); older {
+			list = list[n:]
 		} else {
-			views[i] = p.explainRefusal(c, r)
+			list = list[:n]
+		}
+		for _, r := range list {
+			g.List = append(g.List, p.explainRefusal(c, r))
+		}
+		if len(g.List) > 0 {
+			groups = append(groups, g)
 		}
 	}
-	return views
+	return groups
 }
 
-// explainRefusal finds the part of a request line that is wrong. Headers and bodies are not kept.
-func (p *Page) explainRefusal(c *config.Config, r gate.RecentRefusal) refusalView {
-	v := refusalView{RecentRefusal: r}
+// explainRefusal finds the part of a request line that is wrong. Headers and bodies are not kept. What
+// was explained before is not explained again. The caller holds mu.
+func (p *Page) explainRefusal(c *config.Config, r gate.RecentRefusal) (v refusalView) {
+	for _, g := range p.refusals {
+		if known := slices.IndexFunc(g.List, func(v refusalView) bool { return v.RecentRefusal == r }); known >= 0 {
+			return g.List[known]
+		}
+	}
+	v = refusalView{RecentRefusal: r}
 	if r.Reason == order.NoReason {
 		v.Why = whyRefused[r.Verdict]
 		return v
@@ -64,7 +85,17 @@ func (p *Page) explainRefusal(c *config.Config, r gate.RecentRefusal) refusalVie
 	if err != nil || e.Reason == nil || *e.Reason != r.Reason.Name() {
 		return v
 	}
-	if m := e.Marked(); m != nil && slices.Contains([]string{"path", "query"}, m.Part) {
+	method, target, _ := strings.Cut(r.Line, " ")
+	path, query, hasQuery := strings.Cut(target, "?")
+	switch m := e.Marked(); {
+	case m == nil:
+	case m.Part == "path":
+		if m.Before = method + " " + m.Before; hasQuery {
+			m.After += "?" + admin.Visible(query)
+		}
+		v.Marked = m
+	case m.Part == "query":
+		m.Before = method + " " + admin.Visible(path) + "?" + m.Before
 		v.Marked = m
 	}
 	return v
@@ -84,6 +115,15 @@ var whyRefused = func() (all [gate.Verdicts]string) {
 	all[gate.VerdictUnlocked] = "it was forwarded without its lock"
 	return all
 }()
+
+// Short returns the beginning of a request line whose fault is not marked.
+func (v refusalView) Short() string {
+	const most = 120
+	if len(v.Line) > most {
+		return admin.Visible(v.Line[:most]) + "..."
+	}
+	return admin.Visible(v.Line)
+}
 
 // where returns the part of a request that a reason is about.
 func (v refusalView) Where() string {

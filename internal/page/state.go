@@ -52,7 +52,7 @@ func (p *Page) stateOf(c *config.Config, v *view) (s state) {
 	case len(c.Rules) == 0, !enforces:
 		s.Text, s.Do = "Nothing is refused, because every rule only observes", "Set mode: enforce, or a share of it, when the counts below are as you expect."
 	case len(out) > 0:
-		because, since := because(out[0], redis)
+		because, since := p.because(out[0], redis)
 		s.Do = p.remedy(out[0], redis)
 		if s.Text = "Made-up orders pass"; len(out) < len(enforced) {
 			s.Text = fmt.Sprintf("Some made-up orders pass (%d of %d filters refuse none)", len(out), len(enforced))
@@ -99,16 +99,15 @@ func (p *Page) lockTrouble() string {
 	return ""
 }
 
-// because says why a filter refuses nothing, and since when.
-func because(f filterView, redis *health.Condition) (text string, since time.Time) {
-	since = f.Since
-	if f.Log != nil && f.Log.LastRead != nil && f.Log.LastRead.After(since) {
-		since = *f.Log.LastRead
-	}
+// because says why a filter refuses nothing, and since when. The caller holds mu.
+func (p *Page) because(f filterView, redis *health.Condition) (text string, since time.Time) {
 	switch {
 	case f.State == filter.StateLoading:
 		return "filter " + f.Filter + " is loading", f.Since
 	case redis != nil:
+		if since = p.since["condition redis"].at; since.Before(f.Since) {
+			since = f.Since
+		}
 		return "Redis does not answer", since
 	}
 	return "filter " + f.Filter + " is unknown", f.Since
@@ -118,7 +117,7 @@ func because(f filterView, redis *health.Condition) (text string, since time.Tim
 func (p *Page) remedy(f filterView, redis *health.Condition) string {
 	const itself = "ordergate goes on by itself then."
 	load := ""
-	if strings.Contains(f.Reason, "ordergate load") {
+	if f.NeedsLoad {
 		load = "Bring the sources up to date, and then run ordergate load --filter " + f.Filter + "."
 	}
 	switch {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
-	"github.com/ordergate/ordergate/internal/loader"
 )
 
 // view is what the templates of the parts have.
@@ -23,7 +22,7 @@ type view struct {
 	Filters []filterView
 	Locks   lockList
 
-	Refusals []refusalView
+	Refusals []refusalGroup
 }
 
 type ruleView struct {
@@ -31,14 +30,6 @@ type ruleView struct {
 	Verdicts         []verdictRate
 	P50, P99         float64
 	Plot             plot
-}
-
-type filterView struct {
-	admin.FilterReport
-	Since   time.Time
-	Asked   float64 // false positive rate
-	Sources []loader.SourceState
-	Used    bool // a rule looks orders up in it
 }
 
 // look returns what the page shows. The caller holds mu.
@@ -53,13 +44,10 @@ func (p *Page) look(now time.Time) *view {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
-		f := filterView{FilterReport: p.opts.Filter(name), Asked: c.Filters[name].FalsePositiveRate, Sources: p.opts.Sources(name)}
-		p.note("filter "+name, f.State, now)
-		f.Since = p.since["filter "+name].at
-		v.Filters = append(v.Filters, f)
+		v.Filters = append(v.Filters, p.viewOf(name, c.Filters[name].FalsePositiveRate, now))
 	}
 	v.Locks = p.lockList()
-	p.refusals = p.refusalsOf(c, 0, liveRefusals)
+	p.refusals = p.refusalsOf(c, false)
 	v.Refusals = p.refusals
 	v.State = p.stateOf(c, v)
 	return v
@@ -131,9 +119,10 @@ var functions = template.FuncMap{
 		}
 		return fmt.Sprintf("%d processes wait for it", *n)
 	},
-	"clock": clock,
-	"rate":  rateText,
-	"wait":  waitText,
+	"visible": admin.Visible,
+	"clock":   clock,
+	"rate":    rateText,
+	"wait":    waitText,
 	"count": func(n any) string {
 		if n, ok := n.(uint64); ok {
 			return countText(float64(n))
