@@ -355,6 +355,13 @@ func (f *Filter) DoubtedScope() (scope Scope, ok bool) {
 	return Scope{}, false
 }
 
+// OnlyAbandoned reports whether all open doubts are about calls that were abandoned and may still
+// create their orders. Each client can bring them about by leaving.
+func (f *Filter) OnlyAbandoned() bool {
+	all := f.doubts.Load()
+	return all != nil && !slices.ContainsFunc(all.open, func(d openDoubt) bool { return !d.Orders || d.Late == 0 })
+}
+
 // Recoverable returns the recovery that clears all doubts that need no operator; false: there
 // are none of those.
 func (f *Filter) Recoverable() (cure Recovery, ok bool) {

@@ -21,6 +21,7 @@ import (
 	"github.com/ordergate/ordergate/filter/exact"
 	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Window is a time in which a miss is Absent: no client has the answer to a create whose ID the
@@ -350,8 +351,9 @@ func (f *Filter) add(id string) {
 	}
 	if in.isFull(1) && f.overCapacity.CompareAndSwap(false, true) {
 		// The answers stay correct. More absent IDs pass.
-		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity or let it expand",
-			"part", in.name, "capacity", in.capacity())
+		f.log.Warn("filter is over its capacity, more absent orders will pass",
+			"part", in.name, "capacity", in.capacity(),
+			runbook.FilterFull.Do("raise capacity, or set expand"))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -84,7 +85,8 @@ func (f *Filter) AtMax() bool {
 // noteMax logs once that the filter cannot grow when it should.
 func (f *Filter) noteMax() {
 	if f.atMax.CompareAndSwap(false, true) {
-		f.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
+		f.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass", "max", f.opts.Growth.Max,
+			runbook.FilterFull.Do("raise expand.max"))
 	}
 }
 
@@ -130,7 +132,8 @@ func (f *Filter) growLoop(ctx context.Context) {
 		case errors.Is(err, ErrAtMax):
 			f.noteMax()
 		default:
-			f.log.Error("filter did not grow", "error", err)
+			f.log.Error("filter did not grow", "error", err,
+				runbook.FilterFull.Do("repair what error names; ordergate tries again"))
 			_ = wait.For(ctx, growthRetryAfter)
 		}
 	}
@@ -160,7 +163,8 @@ func (f *Filter) onFill(s *scalable) {
 	if s.isFull(1) {
 		err := f.addLayer(s, 1)
 		if err != nil && !errors.Is(err, ErrAtMax) && f.overCapacity.CompareAndSwap(false, true) {
-			f.log.Error("filter is over its capacity and cannot grow: more absent orders will pass", "error", err)
+			f.log.Error("filter is over its capacity and cannot grow: more absent orders will pass", "error", err,
+				runbook.FilterFull.Do("repair what error names, or raise capacity"))
 		}
 	}
 	select {
@@ -176,7 +180,8 @@ func (f *Filter) growMemory(s *scalable) {
 		return
 	}
 	if err := s.addLayer(2, 1, math.MaxUint64); err != nil && f.overCapacity.CompareAndSwap(false, true) {
-		f.log.Error("memory is over its capacity and cannot grow: more absent orders will pass", "error", err)
+		f.log.Error("memory is over its capacity and cannot grow: more absent orders will pass", "error", err,
+			runbook.FilterFull.Do("give ordergate more memory, and restart it"))
 	}
 }
 
@@ -225,7 +230,8 @@ func (f *Filter) Expand(ctx context.Context) error {
 	if g.Rescan == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
 		err = f.addLayers(g)
 	} else if err = f.rebuild(ctx, g); errors.Is(err, ErrForgotten) {
-		f.log.Warn("the filter is not rebuilt to grow, it gets one more layer", "reason", err)
+		f.log.Warn("the filter is not rebuilt to grow, it gets one more layer", "reason", err,
+			runbook.FilterFull.Do("nothing: a lookup asks one more layer until a restart"))
 		err = f.addLayers(g)
 	}
 	to := f.Capacity()

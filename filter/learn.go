@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -59,11 +60,12 @@ func (f *Filter) MarkIncomplete(ctx context.Context, reason string, began time.T
 
 func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late time.Duration) error {
 	if _, _, doubted := f.Doubts(); !doubted {
-		level := slog.LevelError
+		level, todo := slog.LevelError, runbook.OrderNotLearned.Do("compare create.learn of the rule with the backend's answer; without a table among the sources, run ordergate load")
 		if what.mayBeCreated { // a client can cause it by leaving
 			level = slog.LevelWarn
+			todo = runbook.Abandoned.Do("nothing where a table is among the sources; otherwise run ordergate load when they have every order")
 		}
-		f.log.Log(ctx, level, "there may be an order with an unknown ID: its possible IDs are not absent until the sources are reloaded", "reason", what.reason)
+		f.log.Log(ctx, level, "there may be an order with an unknown ID: its possible IDs are not absent until the sources are reloaded", "reason", what.reason, todo)
 	}
 	what.since = what.since.Truncate(time.Millisecond) // the precision of the log
 	// Here first, as in Learn. The log brings it once more.
@@ -224,7 +226,8 @@ func (f *Filter) retryLoop(ctx context.Context) error {
 				break
 			}
 			if tries == 0 { // one line for each outage
-				f.log.Warn("new orders have not reached the other ordergates yet", "pending", f.Pending(), "error", err)
+				f.log.Warn("new orders have not reached the other ordergates yet", "pending", f.Pending(), "error", err,
+					runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 			}
 			if wait.For(ctx, f.opts.RetryEvery) != nil {
 				f.drain(ctx)
@@ -279,6 +282,7 @@ func (f *Filter) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.opts.AppendTimeout)
 	defer cancel()
 	if err := f.appendPending(ctx); err != nil {
-		f.log.Error("the process ends with new orders that did not reach the other ordergates", "lost", f.Pending(), "error", err)
+		f.log.Error("the process ends with new orders that did not reach the other ordergates", "lost", f.Pending(), "error", err,
+			runbook.OrderNotLearned.Do("start it again, and without a table among the sources run ordergate load"))
 	}
 }

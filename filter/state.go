@@ -3,6 +3,8 @@ package filter
 import (
 	"fmt"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // The states of a filter.
@@ -23,7 +25,8 @@ type status struct {
 // first reason stays. It affects this process only.
 func (f *Filter) Taint(reason string) {
 	if f.setStatus(&status{state: StateUnknown, reason: reason, permanent: true}) {
-		f.log.Error("filter answers unknown for every miss until a restart", "reason", reason)
+		f.log.Error("filter answers unknown for every miss until a restart", "reason", reason,
+			runbook.FilterNotReady.Do("repair what reason names, and restart ordergate"))
 	}
 }
 

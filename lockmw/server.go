@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Options bounds the work of a [Server] for one call.
@@ -77,33 +78,37 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	s := &Server{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
-		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
-		"ordergate sees the bodies of requests again")
+		"a request was passed on before ordergate saw its body, and without a lock",
+		"ordergate sees the bodies of requests again",
+		runbook.Unlocked.Do("set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc"))
 	s.attributes.missing = recurring.New(opts.Logger, slog.LevelWarn,
-		"Envoy does not report the origin of an answer, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
-			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
-		"Envoy reports the origin of answers")
+		"Envoy does not report the origin of an answer, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt",
+		"Envoy reports the origin of answers",
+		runbook.OutcomesUnknown.Do("set response_attributes: [response.code_details, upstream.request_attempt_count] in Envoy's ext_proc"))
 	s.authz.missing = recurring.New(opts.Logger, slog.LevelError,
-		"requests reach ext_proc, and none has passed ext_authz, so that no lookup is refused: have Envoy's filter ext_authz stand before ext_proc",
-		"requests pass ext_authz")
+		"requests reach ext_proc, and none has passed ext_authz, so that no lookup is refused",
+		"requests pass ext_authz",
+		runbook.Attachment.Do("have Envoy's filter ext_authz stand before ext_proc"))
 	s.ends.onShown = opts.EndsShown
 	s.ends.missing = recurring.New(opts.Logger, slog.LevelError,
 		"calls end before ordergate has seen the end of their answers, and it has seen none yet, so that the order of each settlement stays locked for on_unknown_outcome.hold, "+
-			"and each create is a doubt: set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc, and have no decompressor between it and the router",
-		"Envoy shows how answers end")
+			"and each create is a doubt",
+		"Envoy shows how answers end",
+		runbook.OutcomesUnknown.Do("set allow_mode_override: true, or response_body_mode: STREAMED, in Envoy's ext_proc, and have no decompressor between it and the router"))
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
-		"settlements are no longer given up after the same time")
+		"settlements are no longer given up after the same time",
+		runbook.WaitTimes.Do("compare message_timeout of Envoy's ext_proc, and the timeouts of clients, with the lock's wait"))
 	s.delayed.maxDelay = opts.AnswerDelay
 	s.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"a create was given up while its answer was held, and its order may exist: is message_timeout of Envoy's ext_proc, "+
-			"the timeout of the route, or that of a client, shorter than an answer may be held? Set message_timeout to more than held_up_to, "+
-			"and the route's timeout to more than that and the backend's time together",
-		"no create is given up while its answer is held")
+			"the timeout of the route, or that of a client, shorter than an answer may be held?",
+		"no create is given up while its answer is held",
+		runbook.CreateTimes.Do("set message_timeout of Envoy's ext_proc to more than held_up_to, and the route's timeout to more than that and the backend's time together"))
 	s.bodies.neverShown = recurring.New(opts.Logger, slog.LevelWarn,
-		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
-			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
-		"requests no longer end before ordergate saw their bodies")
+		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none",
+		"requests no longer end before ordergate saw their bodies",
+		runbook.Bodies.Do("nothing if clients have left; otherwise set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc"))
 	s.Use(g)
 	return s
 }

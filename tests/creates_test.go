@@ -219,6 +219,9 @@ func TestCreatedLate(t *testing.T) {
 			s.must("GET", fmt.Sprint("/orders/", 3000+i), "").want(t, 200, "")
 		}
 	}
+	if *attachment == asSidecar {
+		wantNoLine(t, one.gate, "level=ERROR") // a client can leave
+	}
 }
 
 // TestCreatedLateInAFollowedTable is TestCreatedLate where the table is followed as it

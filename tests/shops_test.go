@@ -97,13 +97,7 @@ func (s *shop) wantNoneOf(text string) {
 // shows three orders as each of the rules reads them.
 func (s *shop) wantQuietStart(rules ...string) {
 	s.t.Helper()
-	log, err := os.ReadFile(s.gate.Output())
-	must(s.t, err)
-	for l := range strings.Lines(string(log)) {
-		if strings.Contains(l, "level=WARN") || strings.Contains(l, "level=ERROR") {
-			s.t.Errorf("at the start: %s", l)
-		}
-	}
+	wantNoLine(s.t, s.gate, "level=WARN", "level=ERROR")
 	shown := s.operator(s.gate.ConfigFile(), "check", "--live")
 	for _, rule := range rules {
 		if strings.Count(shown, "rule "+rule+" sees ") != 1 || strings.Count(shown, "\n") != len(rules) {

@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/listen"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
@@ -111,7 +112,8 @@ func (all *runtimes) release(r *runtime, closeUser func(within time.Duration)) {
 	select {
 	case <-ended:
 	case <-time.After(time.Until(end)):
-		r.log.Warn("Redis does not answer, locks of calls that ended last expire by themselves")
+		r.log.Warn("Redis does not answer, locks of calls that ended last expire by themselves",
+			runbook.LocksFail.Do("nothing: these locks end with their leases"))
 		all.late()
 	}
 }
@@ -166,7 +168,8 @@ func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	}
 	l, err := listen.Listen(c.Admin, c.FileMode())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		r.log.Warn("another process has the admin address, ordergate opens it once it is free", "listen.admin", c.Admin)
+		r.log.Warn("another process has the admin address, ordergate opens it once it is free", "listen.admin", c.Admin,
+			runbook.HotRestart.Do("nothing while Envoy is restarted hot; otherwise give this one another listen.admin"))
 		r.member = ownMember(r.path)
 		return nil, nil
 	}
@@ -205,7 +208,8 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 	}
 	r.log.Info("listening", "name", "admin", "addr", l.Addr().String())
 	if err := r.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		r.log.Error("the admin address no longer serves requests", "error", err)
+		r.log.Error("the admin address no longer serves requests", "error", err,
+			runbook.AdminAddress.Do("restart Envoy: metrics and commands do not reach this ordergate until then"))
 	}
 }
 

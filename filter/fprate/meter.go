@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -181,7 +182,8 @@ func (m *Meter) logAlarm(r sample) {
 	if m.alarm.on {
 		m.opts.Logger.Warn("more absent orders pass the filter than alert_false_positive_rate allows",
 			"rate", percent(r.rate()), "allowed", percent(m.opts.Alert), "passed", r.passed, "absent", r.ids(),
-			"expected", percent(m.EstimatedRate()))
+			"expected", percent(m.EstimatedRate()),
+			runbook.FilterLeaks.Do("compare the rate with the expected one: where both are high the filter has too many orders"))
 		return
 	}
 	m.opts.Logger.Info("absent orders pass the filter as rarely as they should, or are no longer looked up",
@@ -206,12 +208,14 @@ func (m *Meter) grow(ctx context.Context) {
 	expected := m.filter.EstimatedFalsePositiveRate()
 	if expected < m.opts.Alert/2 {
 		m.opts.Logger.Warn("filter is not expanded: its bits do not explain the absent orders that pass; deleted orders would",
-			"expected", percent(expected))
+			"expected", percent(expected),
+			runbook.FilterLeaks.Do("look which orders were deleted from the backend, or what else it answers 404 for"))
 		return
 	}
 	m.opts.Logger.Info("filter is expanded: too many absent orders pass", "expected", percent(expected))
 	if err := m.filter.Expand(ctx); err != nil && ctx.Err() == nil {
-		m.opts.Logger.Error("filter did not grow", "error", err)
+		m.opts.Logger.Error("filter did not grow", "error", err,
+			runbook.FilterFull.Do("repair what error names, or raise capacity"))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -43,7 +44,8 @@ func (s *Set) AtMax() bool { return s.atMax.Load() }
 // noteMax logs that the set cannot grow when it should, and stores it for AtMax.
 func (s *Set) noteMax(stuck bool) {
 	if s.atMax.Swap(stuck) != stuck && stuck {
-		s.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass; raise expand.max", "max", s.opts.Max)
+		s.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass", "max", s.opts.Max,
+			runbook.FilterFull.Do("raise expand.max"))
 	}
 }
 

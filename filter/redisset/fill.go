@@ -8,6 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -157,7 +158,8 @@ func (s *Set) rollDays(ctx context.Context, t target, now *state) error {
 		return nil
 	}
 	if err := d.dropOld(ctx); err != nil {
-		s.log.Warn("segments of old days stay in Redis", "error", err)
+		s.log.Warn("segments of old days stay in Redis", "error", err,
+			runbook.SetInRedis.Do("nothing: ordergate removes them the next day"))
 	}
 	now.LastDay = int(d.today() + 1)
 	return s.write(ctx, now)

@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rediskey"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // ReadAll calls add with every existing ID: those of the sources, and those of the change log
@@ -249,11 +250,13 @@ func (s *Set) onFull(ctx context.Context, t target) {
 		return // done
 	}
 	if err := t.unmark(ctx); err != nil {
-		s.log.Error("marking a full filter as incomplete", "error", err)
+		s.log.Error("marking a full filter as incomplete", "error", err,
+			runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 		return
 	}
 	s.health.Store(&health{err: redisbf.ErrFull})
-	s.log.Error("filter is full: nothing is absent until it has grown")
+	s.log.Error("filter is full: nothing is absent until it has grown",
+		runbook.FilterFull.Do("nothing if expand is set; otherwise raise capacity"))
 	s.wake()
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // serverIDs are the replication IDs of servers. A server has another one after each start and
@@ -116,7 +118,8 @@ const noCheckpoints = "the filter in Redis lacks what was loaded from a source, 
 // requestReread requests a reload of the sources, until the set has all checkpoints.
 func (s *Set) requestReread(reason string) {
 	if reason != s.rereadReason {
-		s.log.Warn(reason)
+		s.log.Warn(reason,
+			runbook.FilterNotReady.Do("nothing: ordergate reads its sources again"))
 	}
 	s.rereadReason = reason
 	s.opts.OnIncomplete(reason)

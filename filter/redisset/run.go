@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // refreshesPerViewAge is the number of refreshes of the state in ViewAge.
@@ -69,7 +70,8 @@ func (s *Set) noteResult(err error) {
 		return
 	}
 	if before := s.lastErr.Swap(&err); before == nil || (*before).Error() != err.Error() {
-		s.log.Error("work on the filter in Redis failed", "error", err)
+		s.log.Error("work on the filter in Redis failed", "error", err,
+			runbook.FilterNotReady.Do("repair what error names; ordergate tries again"))
 	}
 }
 
@@ -119,7 +121,8 @@ func (s *Set) check(ctx context.Context, seen *lastChecks) (asked bool) {
 		s.requestReread(noCheckpoints)
 	}
 	if was.complete && len(lacking) > 0 && !s.isDayRollover(v, lacking) {
-		s.log.Warn("the filter in Redis is incomplete: nothing is absent until it has been filled again")
+		s.log.Warn("the filter in Redis is incomplete: nothing is absent until it has been filled again",
+			runbook.FilterNotReady.Do("nothing: ordergate fills it from its sources"))
 	}
 	if s.info.Load().Generation == v.Generation && time.Since(seen.info) < s.opts.InfoEvery {
 		return true
@@ -147,7 +150,8 @@ func (s *Set) warnOfEviction(ctx context.Context, v *view) {
 	}
 	s.policyChecked = true
 	if warning != "" {
-		s.log.Warn(warning)
+		s.log.Warn(warning,
+			runbook.RedisSettings.Do("set maxmemory-policy noeviction"))
 	}
 }
 
@@ -156,7 +160,8 @@ func (s *Set) markUnhealthy(ctx context.Context, err error) {
 		return // Run ends
 	}
 	if h := s.health.Load(); h.err == nil || errors.Is(h.err, errNotRead) { // one line for each outage
-		s.log.Warn("the filter in Redis cannot be queried", "error", err)
+		s.log.Warn("the filter in Redis cannot be queried", "error", err,
+			runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 	}
 	s.health.Store(&health{err: err})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // listenFor is how long a call of XREAD may block.
@@ -96,7 +98,8 @@ func (n *listener) backOff(ctx context.Context, err error) {
 	}
 	if n.failures == 2 && ctx.Err() == nil && n.log.Err() == nil {
 		n.log.opts.Logger.Warn("new entries of the change log are read late, and answers to creates wait for that: XREAD fails",
-			"filter", n.log.filter, "within", n.log.opts.PollEvery, "error", err)
+			"filter", n.log.filter, "within", n.log.opts.PollEvery, "error", err,
+			runbook.FilterNotReady.Do("look at Redis, and at the rights of its user"))
 	}
 	_ = waitUntil(ctx, time.Now().Add(pause))
 }

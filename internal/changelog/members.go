@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Members returns the members as of the last renewal.
@@ -69,6 +71,7 @@ func isEarlierRelease(member string) bool {
 func (r *reader) logDuplicate(err error) {
 	if now := time.Now(); now.Sub(r.duplicateLogged) >= time.Minute {
 		r.duplicateLogged = now
-		r.log.opts.Logger.Error("nothing counts as absent", "filter", r.log.filter, "error", err)
+		r.log.opts.Logger.Error("nothing counts as absent", "filter", r.log.filter, "error", err,
+			runbook.FilterNotReady.Do("give one of them another redis.member"))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // reader is the state of the goroutine in Run.
@@ -119,7 +121,8 @@ func (r *reader) noteRegistration(p page) {
 		if window > 0 && p.window != window && p.window > 0 && !r.windowsLogged {
 			r.windowsLogged = true
 			r.log.opts.Logger.Warn("ordergates have different windows: creates wait for the longest",
-				"filter", r.log.filter, "window", window, "longest", max(p.window, window))
+				"filter", r.log.filter, "window", window, "longest", max(p.window, window),
+				runbook.Windows.Do("give all ordergates the same window"))
 		}
 		r.registered = false
 		if r.registeringIn != p.leaseEpoch { // else the window may be its own

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // doubtLogEvery is the minimum interval between two log lines about doubts of one kind.
@@ -32,7 +34,8 @@ func (l *Log) reportDoubt(d Doubt) {
 		if d.Kind == Gap { // of a table that is followed from now on
 			level = l.troubleLevel()
 		}
-		l.opts.Logger.Log(context.Background(), level, "there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+		l.opts.Logger.Log(context.Background(), level, "there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason,
+			runbook.FilterNotReady.Do("nothing where a table is among the sources; otherwise run ordergate load when they have every order"))
 	}
 	l.opts.OnDoubt(d)
 }
@@ -204,7 +207,8 @@ func (r *reader) reappendLost(ctx context.Context) error {
 		l.mu.Lock()
 		l.state.Repaired += uint64(reappended)
 		l.mu.Unlock()
-		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", reappended)
+		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", reappended,
+			runbook.FilterNotReady.Do("nothing: no order is missing now"))
 	}
 	return nil
 }

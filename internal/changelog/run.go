@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // errStopped is the error of Wait in phase Stopped.
@@ -55,6 +57,7 @@ func (l *Log) deregister(ctx context.Context) {
 	defer cancel()
 	if err := l.member.Leave(ctx); err != nil {
 		l.opts.Logger.Warn("leaving the change log failed: nothing counts as absent until this ordergate is back, or is expelled",
-			"filter", l.filter, "error", err)
+			"filter", l.filter, "error", err,
+			runbook.FilterNotReady.Do("start it again, or wait until it is expelled"))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"maps"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Phase is the state of the reader of a [Log].
@@ -107,16 +109,20 @@ func (l *Log) setPhase(phase Phase, err error, window *Window) {
 	log := l.opts.Logger.With("filter", l.filter, "position", l.position.Load())
 	switch phase {
 	case Broken:
-		log.Error("change log is broken, nothing counts as absent", "error", err)
+		log.Error("change log is broken, nothing counts as absent", "error", err,
+			runbook.FilterNotReady.Do("repair the key that error names"))
 	case Unavailable:
-		log.Warn("change log is unavailable, nothing counts as absent until it can be read", "error", err)
+		log.Warn("change log is unavailable, nothing counts as absent until it can be read", "error", err,
+			runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 	case Blind:
-		log.Error("nothing counts as absent, and this ordergate is not ready", "error", err)
+		log.Error("nothing counts as absent, and this ordergate is not ready", "error", err,
+			runbook.RedisUsers.Do("give ordergate's user the right that error names"))
 	case Away:
 		if errors.Is(err, ErrDuplicate) {
 			return // the reader logs it repeatedly
 		}
-		log.Log(context.Background(), l.troubleLevel(), "nothing counts as absent for now", "error", err)
+		log.Log(context.Background(), l.troubleLevel(), "nothing counts as absent for now", "error", err,
+			runbook.FilterNotReady.Do("start the ordergate that error names, or wait until it is expelled"))
 	case Following:
 		log.Info("following the change log")
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -132,7 +133,8 @@ func (s *Set) result(ctx context.Context, keys expanded, until int, err error) e
 	case isFailed:
 		at := keys.owners[failed.Index]
 		s.record(at, Unavailable)
-		s.logs[at].Warn("a condition cannot be checked, and settlements are refused", "error", failed.Cause())
+		s.logs[at].Warn("a condition cannot be checked, and settlements are refused", "error", failed.Cause(),
+			runbook.ConditionsFail.Do("look at Redis, and at the key that error names"))
 		return &gate.ConditionError{Name: s.conditions[at].Name, Key: keys.conditions[failed.Index].Key, Cause: failed.Cause()}
 	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
 		last := -1

@@ -10,6 +10,7 @@ import (
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -89,11 +90,12 @@ const unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the 
 
 // watchAttachment logs that requests of a rule do not reach ext_proc, until ctx ends.
 func (m *Engine) watchAttachment(ctx context.Context) {
-	const path, over = "the backend gets them with the path /.ordergate/not-bracketed: " + unattached, "no more requests fail to reach ext_proc"
+	const path, over = "the backend gets them with the path /.ordergate/not-bracketed", "no more requests fail to reach ext_proc"
 	none, few := make(map[string]*recurring.Problem), make(map[string]*recurring.Problem) // by rule
 	note := func(problems map[string]*recurring.Problem, rule string, level slog.Level, comes string) {
 		if problems[rule] == nil {
-			problems[rule] = recurring.New(m.log.With("rule", rule), level, comes+path, over)
+			problems[rule] = recurring.New(m.log.With("rule", rule), level, comes+path, over,
+				runbook.Attachment.Do(unattached))
 		}
 		problems[rule].Note()
 	}

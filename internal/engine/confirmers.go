@@ -17,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source"
 )
 
@@ -35,7 +36,8 @@ func newConfirmers(m *metrics.Metrics, log *slog.Logger) *confirmers {
 	return &confirmers{
 		metrics: m, log: log, all: make(map[string]*confirmer),
 		problem: recurring.New(log, slog.LevelWarn,
-			"the order of a create cannot be looked up in its table: on_unavailable decides", "orders of creates are looked up again"),
+			"the order of a create cannot be looked up in its table: on_unavailable decides", "orders of creates are looked up again",
+			runbook.CreateUnconfirmed.Do("repair what error names: mostly the database or the way to it")),
 	}
 }
 

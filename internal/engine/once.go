@@ -9,6 +9,7 @@ import (
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -42,7 +43,8 @@ func (m *Engine) forgetStored(ctx context.Context, rule, id, who, reason string)
 	entry := audit.Entry{Who: who, Action: audit.Forgot, Lock: report.Lock, Key: report.Key, Reason: reason}
 	if err := m.Audit(ctx, entry); err != nil {
 		m.log.Warn("a stored answer was forgotten by hand, and ordergate locks audit will not show it",
-			"who", who, "lock", report.Lock, "key", report.Key, "reason", reason, "error", err)
+			"who", who, "lock", report.Lock, "key", report.Key, "reason", reason, "error", err,
+			runbook.Forgotten.Do("note elsewhere who did, when and why"))
 	}
 	return report, nil
 }

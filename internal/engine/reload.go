@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/filewatch"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // ReloadFrom reloads the configuration whenever the file changes, and whenever it receives from
@@ -39,7 +40,8 @@ func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), as
 		// The file may have changed since the start read it.
 		first := atStart
 		if err := filewatch.Watch(ctx, file, r.log, func() { r.reload(ctx, first); first = fileChanged }); err != nil {
-			r.log.Warn("the configuration file is not watched: send SIGHUP when it has changed", "error", err)
+			r.log.Warn("the configuration file is not watched", "error", err,
+				runbook.Reload.Do("send SIGHUP after each change of the file"))
 		}
 	})
 }
@@ -106,11 +108,12 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 func (r *reloader) logRefusal(err error) {
 	var restart restartError
 	if errors.As(err, &restart) {
-		r.log.Error("reload: " + restart.Error() + "; the old configuration stays")
+		r.log.Error("reload: "+restart.Error()+"; the old configuration stays", runbook.ConfigRefused.Do("restart ordergate, or take that part back"))
 		return
 	}
 	for line := range strings.Lines(err.Error()) {
-		r.log.Error("reload: the configuration is bad, the old one stays", "violation", strings.TrimSpace(line))
+		r.log.Error("reload: the configuration is bad, the old one stays", "violation", strings.TrimSpace(line),
+			runbook.ConfigRefused.Do("correct the file: ordergate check lists all violations"))
 	}
 }
 

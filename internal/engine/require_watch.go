@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // requirements watches whether Redis lets ordergate check the conditions of the active rules, so
@@ -115,7 +116,8 @@ func (r *requirement) probe(ctx context.Context) {
 		case state.Err != nil:
 			why := "condition " + state.Name + ", key " + state.Key + ": " + state.Err.Error()
 			if before == nil || *before != why {
-				r.log.Error("no settlement can pass: a condition cannot be checked", "condition", state.Name, "key", state.Key, "error", state.Err)
+				r.log.Error("no settlement can pass: a condition cannot be checked", "condition", state.Name, "key", state.Key, "error", state.Err,
+					runbook.ConditionsFail.Do("repair what error names"))
 			}
 			r.why.Store(&why)
 			return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/redissecret"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -77,7 +78,8 @@ func (s *sharedSeal) look(ctx context.Context) {
 		// Redis is away, or not ready.
 	case err.Error() != s.logged:
 		s.logged = err.Error()
-		s.log.Error("ordergates cannot share the key that seals requests between ext_authz and ext_proc, and refuse each other's with 503: "+
-			"delete it, and give ordergate the right to read and write it", "key", sealKey, "error", err)
+		s.log.Error("ordergates cannot share the key that seals requests between ext_authz and ext_proc, and refuse each other's with 503",
+			"key", sealKey, "error", err,
+			runbook.RedisUsers.Do("delete the key, and give ordergate the right to read and write it"))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -92,7 +93,8 @@ func (m *Engine) newVerifier(name string, l *loader.Loader) (*verifier, error) {
 	}
 	v := &verifier{
 		filter: name, oneIn: c.VerifyOneIn(), after: loader.VerifyAfter(m.config, name), loader: l, tables: tables, counts: counts, log: log,
-		problem:   recurring.New(log, slog.LevelWarn, "refused orders cannot be looked up in their table", "refused orders are looked up in their table again"),
+		problem: recurring.New(log, slog.LevelWarn, "refused orders cannot be looked up in their table", "refused orders are looked up in their table again",
+			runbook.Refusals.Do("repair what error names: mostly the database or the way to it")),
 		tableRate: rate.NewLimiter(maxVerified, maxVerified), backendRate: rate.NewLimiter(maxVerified, maxVerified),
 		refused: make(chan string, maxVerified), answered: make(chan suspect, maxSuspects), suspects: make(map[string]suspect),
 	}
@@ -276,7 +278,8 @@ func (v *verifier) judge(ctx context.Context) {
 		case !f.IsAbsent(ctx, s.id): // nothing is refused now
 		case s.proves():
 			v.end(s, metrics.VerifyExists)
-			v.log.Error("an order was refused although it exists: the filter is unknown until it has the order", "order", s.id, "check", s.source())
+			v.log.Error("an order was refused although it exists: the filter is unknown until it has the order", "order", s.id, "check", s.source(),
+				runbook.OrderRefused.Do("look why the filter's sources lack the order"))
 			v.loader.Disprove(ctx, s.id, s.text())
 			return // one doubt is enough: its reading may bring the others
 		case !s.shown && v.isSuspected(&s, misses[s.rule]):
@@ -304,8 +307,9 @@ func (v *verifier) suspect(s suspect) {
 	v.counts.Add(s.check, metrics.VerifySuspected)
 	last := v.suspected.Swap(&finding{text: s.text(), at: time.Now()})
 	if last == nil || time.Since(last.at) > suspectLogEvery {
-		v.log.Error("orders are refused although the backend seems to have them: compare id_column, or the file's first column, with the IDs in requests, "+
-			"and done and absent in the rule's answer with the backend's answers", "order", s.id, "check", s.source())
+		v.log.Error("orders are refused although the backend seems to have them",
+			"order", s.id, "check", s.source(),
+			runbook.OrderRefused.Do("compare id_column, or the file's first column, with the IDs in requests, and done and absent in the rule's answer with the backend's answers"))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -84,7 +85,8 @@ func (v *verifier) watchStart(ctx context.Context) {
 		}
 		if found := v.judgeStart(ctx); found != "" {
 			s.found.Store(&found)
-			v.log.Warn(found)
+			v.log.Warn(found,
+				runbook.OrderRefused.Do("compare id_column with the IDs in requests"))
 			return
 		}
 		_ = wait.For(ctx, startAgain)

@@ -28,6 +28,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Options bounds the work of an [Adapter] for one call.
@@ -80,9 +81,9 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	a := &Adapter{opts: opts, log: opts.Logger, problems: gate.NewProblems(opts.Logger)}
 	a.delayed.maxDelay = opts.AnswerDelay
 	a.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
-		"Envoy gave up a create while its answer was held, and its order may exist: set the timeout that details names "+
-			"(response_timeout: that of the route) to more than the backend takes and held_up_to together",
-		"Envoy waits for held answers again")
+		"Envoy gave up a create while its answer was held, and its order may exist",
+		"Envoy waits for held answers again",
+		runbook.CreateTimes.Do("set the timeout that details names (response_timeout: that of the route) to more than the backend takes and held_up_to together"))
 	fault := gate.Reply{Status: http.StatusServiceUnavailable}
 	a.faultReply = a.prepare(fault, gate.VerdictUnavailable, "ordergate_fault")
 	a.faultGRPC = a.prepare(fault.ForGRPC(gate.VerdictUnavailable), gate.VerdictUnavailable, "ordergate_fault")
@@ -241,7 +242,8 @@ func (a *Adapter) Close(within time.Duration) {
 // logFault logs a fault of ordergate. A panic would otherwise end Envoy and every stream in
 // it.
 func (a *Adapter) logFault(at string, fault any) {
-	a.log.Error("a fault in ordergate", "at", at, "fault", fault, "stack", string(debug.Stack()))
+	a.log.Error("a fault in ordergate", "at", at, "fault", fault, "stack", string(debug.Stack()),
+		runbook.Faults.Do("report it as a fault of ordergate, with the stack"))
 }
 
 // spawn runs do in a goroutine, on behalf of a stream.

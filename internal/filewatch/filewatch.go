@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 const (
@@ -64,7 +66,8 @@ func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) e
 		case <-quiet.C:
 			since = time.Time{}
 			if err := w.arm(); err != nil {
-				log.Warn("the configuration file may change unnoticed: send SIGHUP when it has", "error", err)
+				log.Warn("the configuration file may change unnoticed", "error", err,
+					runbook.Reload.Do("send SIGHUP after each change of the file"))
 			}
 			changed()
 			continue

@@ -241,10 +241,18 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	}
 	c.gate.record.Learned(c.Decision.Rule, errors.Join(why, err))
 	if err != nil {
-		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
+		return &learnError{fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err), why}
 	}
 	return nil
 }
+
+// learnError is an error with why there is no ID, for [errors.Is]; nil: there is one.
+type learnError struct {
+	error
+	why error
+}
+
+func (e *learnError) Unwrap() []error { return []error{e.error, e.why} }
 
 // earliestCreation returns the earliest time at which the call's order was created. Zero:
 // the answer says that the order existed before.

@@ -6,22 +6,33 @@ import (
 	"log/slog"
 
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Problems logs what calls end with, the same for every adapter. It is safe for concurrent use.
 type Problems struct {
-	log                                 *slog.Logger
-	refused, ended, unstored, unlearned *recurring.Problem
+	log                          *slog.Logger
+	refused, ended, unstored     *recurring.Problem
+	unnamed, abandoned, unlogged *recurring.Problem // creates whose orders were not learned
 }
 
 // NewProblems returns the problems of an adapter, none of which has occurred.
 func NewProblems(log *slog.Logger) *Problems {
 	return &Problems{
-		log:       log,
-		refused:   recurring.New(log, slog.LevelWarn, "settlement refused", "settlements get their locks again"),
-		ended:     recurring.New(log, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again"),
-		unstored:  recurring.New(log, slog.LevelWarn, "an answer was not stored", "answers are stored again"),
-		unlearned: recurring.New(log, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again"),
+		log: log,
+		refused: recurring.New(log, slog.LevelWarn, "settlement refused", "settlements get their locks again",
+			runbook.LocksFail.Do("repair what error names: mostly Redis or the way to it")),
+		ended: recurring.New(log, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again",
+			runbook.LeaseLost.Do("compare the payouts of this order, unless the database checks the fence")),
+		unstored: recurring.New(log, slog.LevelWarn, "an answer was not stored", "answers are stored again",
+			runbook.AnswersNotStored.Do("repair what reason or error names")),
+		unnamed: recurring.New(log, slog.LevelError, "a new order was not learned: the answer does not name it", "answers to creates name their orders again",
+			runbook.OrderNotLearned.Do("compare create.learn of the rule with the backend's answer; without a table among the sources, run ordergate load")),
+		// A client can cause it by leaving.
+		abandoned: recurring.New(log, slog.LevelWarn, "a create ended without its whole answer, and its order may exist", "creates end with their answers again",
+			runbook.Abandoned.Do("nothing where a table is among the sources; otherwise run ordergate load when they have every order")),
+		unlogged: recurring.New(log, slog.LevelWarn, "a new order was not learned by every ordergate", "new orders are learned again",
+			runbook.LocksFail.Do("look at Redis and the way to it; ordergate tries again")),
 	}
 }
 
@@ -55,12 +66,19 @@ func (p *Problems) StoreFailed(c *Call, err error) {
 
 // Unlearned logs a create whose order is not known everywhere.
 func (p *Problems) Unlearned(c *Call, err error) {
-	p.unlearned.Note(append(c.LogArgs(), "error", err)...)
+	problem := p.unlogged
+	switch {
+	case errors.Is(err, ErrUnnamed):
+		problem = p.unnamed
+	case errors.Is(err, ErrAbandoned):
+		problem = p.abandoned
+	}
+	problem.Note(append(c.LogArgs(), "error", err)...)
 }
 
 // Drop ends the problems without a line.
 func (p *Problems) Drop() {
-	for _, problem := range []*recurring.Problem{p.refused, p.ended, p.unstored, p.unlearned} {
+	for _, problem := range []*recurring.Problem{p.refused, p.ended, p.unstored, p.unnamed, p.abandoned, p.unlogged} {
 		problem.Drop()
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Listen opens "host:port" or "unix:/path". A unix socket gets the given mode. Listen
@@ -93,7 +94,8 @@ func WithTLS(l net.Listener, t *config.ListenTLS, protocols []string, log *slog.
 	first.NextProtos = protocols
 	var last atomic.Pointer[tls.Config]
 	last.Store(first)
-	trouble := recurring.New(log, slog.LevelError, "the files of listen.tls cannot be read, the earlier ones stay in use", "the files of listen.tls can be read again")
+	trouble := recurring.New(log, slog.LevelError, "the files of listen.tls cannot be read, the earlier ones stay in use", "the files of listen.tls can be read again",
+		runbook.MutualTLS.Do("repair the files that error names; ordergate tries again"))
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rediskey"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
@@ -83,7 +84,8 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 		})
 	}
 	for _, f := range all {
-		f.state.problem = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate")
+		f.state.problem = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate",
+			runbook.TableNotFollowed.Do("repair what error names; ordergate tries again"))
 	}
 	return all
 }
@@ -233,7 +235,8 @@ func (f *follower) follow(ctx context.Context, tell followEvents) (err error) {
 		if errors.Is(err, follow.ErrWrong) && f.wrong == nil {
 			f.wrong, f.wrongAt = err, time.Now()
 		}
-		f.log.Error("a table has to be read again, all of it", "error", err)
+		f.log.Error("a table has to be read again, all of it", "error", err,
+			runbook.PositionGone.Do("nothing: ordergate reads the table"))
 		if err := f.discardPlace(ctx, err); err != nil {
 			return fmt.Errorf("discarding the position: %w", err)
 		}
@@ -377,7 +380,8 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	}
 	for logged := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; logged = true {
 		if !logged {
-			f.log.Error("a row without an ID is not in the change log yet", "reason", reason)
+			f.log.Error("a row without an ID is not in the change log yet", "reason", reason,
+				runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 		}
 		_ = wait.For(ctx, followRetry)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -26,7 +27,8 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-
 		case <-check.C:
 			cause := f.state.late(f.lease)
 			if late == "" && cause != "" {
-				f.log.Warn("the changes of a table are late: nothing counts as absent", "reason", cause)
+				f.log.Warn("the changes of a table are late: nothing counts as absent", "reason", cause,
+					runbook.TableLags.Do("repair what reason names"))
 				hasCause = f.client.HSet(ctx, f.key, causeOf(f.table), cause).Err() == nil || hasCause
 			} else if late != "" && cause == "" {
 				f.log.Info("the changes of a table arrive in time again")

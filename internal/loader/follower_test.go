@@ -126,7 +126,7 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 func TestLateIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		s := followState{problem: recurring.New(log, slog.LevelError, "lost", "again")}
+		s := followState{problem: recurring.New(log, slog.LevelError, "lost", "again", slog.Attr{})}
 		defer s.problem.Drop()
 		want := func(late bool, why string) {
 			t.Helper()

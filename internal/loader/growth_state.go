@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -59,7 +60,8 @@ func (s *growthState) reserve(ctx context.Context) {
 		err = s.filter.Reserve(capacity)
 	}
 	if err != nil {
-		s.log.Warn("the filter begins with its configured size", "key", s.key, "error", err)
+		s.log.Warn("the filter begins with its configured size", "key", s.key, "error", err,
+			runbook.FilterFull.Do("nothing: it grows again"))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // keyOf returns the key of a filter's hashes in memory; zero: any key is right. If the change
@@ -34,7 +35,8 @@ func (o *Options) keyOf(ctx context.Context, name string, c config.Filter) ([16]
 	}
 	if key != common {
 		path := c.Snapshot.Path + ".secret"
-		o.Logger.Warn("the other ordergates have another secret of the hashes: ordergate adopts it, and writes the snapshot's file anew", "filter", name, "file", path)
+		o.Logger.Warn("the other ordergates have another secret of the hashes: ordergate adopts it, and writes the snapshot's file anew", "filter", name, "file", path,
+			runbook.Snapshots.Do("nothing: ordergate writes a new snapshot"))
 		if err := ignore(os.Remove(path), fs.ErrNotExist); err != nil {
 			return key, fmt.Errorf("the secret of its hashes: %w", err)
 		}
@@ -74,7 +76,8 @@ func (o *Options) commonKey(ctx context.Context, name string, c config.Filter) [
 	defer cancel()
 	key, err := redisset.Secret(ctx, o.Redis, name, mine)
 	if err != nil {
-		o.Logger.Warn("snapshots of other ordergates cannot be used", "filter", name, "error", err)
+		o.Logger.Warn("snapshots of other ordergates cannot be used", "filter", name, "error", err,
+			runbook.SharedLoad.Do("look at Redis and the way to it; the database is read more often until then"))
 	}
 	return key
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // BatchSize is how many IDs are appended to the change log in one step. A larger step would
@@ -108,7 +109,8 @@ func (u *Loader) Reload(ctx context.Context, source string) (read int64, err err
 		return err
 	})
 	if source == "" && err == nil && uint64(read) < had/2 {
-		u.logger.Warn("the sources have less than half of the orders that the filter has: was a file cut?", "read", read, "had", had)
+		u.logger.Warn("the sources have less than half of the orders that the filter has: was a file cut?", "read", read, "had", had,
+			runbook.NoLiveSource.Do("nothing if that many were deleted; otherwise complete the file, and run ordergate load"))
 	}
 	return read, err
 }

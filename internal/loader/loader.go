@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/timeouts"
 )
 
@@ -69,7 +70,8 @@ type Loader struct {
 func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	c := o.Config.Filters[name]
 	if len(c.Sources) == 0 && c.InRedis() == "" && o.isLookedUp(name) {
-		o.Logger.Warn("the filter has no sources: ordergate refuses every order that it has not learned", "filter", name)
+		o.Logger.Warn("the filter has no sources: ordergate refuses every order that it has not learned", "filter", name,
+			runbook.NoLiveSource.Do("nothing if every order was created through ordergate; otherwise name its sources"))
 	}
 	formats, err := rules.FormatsOf(o.Config, name)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -123,7 +124,8 @@ func (s *logSnapshot) keep(ctx context.Context) {
 		notBefore = time.Now().Add(max(logSnapshotRetry, logSnapshotShare*time.Since(began)))
 		if err.Error() != failed {
 			failed = err.Error()
-			s.log.Warn("the change log keeps growing: there is no new snapshot of the filter in Redis", "error", err)
+			s.log.Warn("the change log keeps growing: there is no new snapshot of the filter in Redis", "error", err,
+				runbook.Trimming.Do("repair what error names; ordergate tries again"))
 		}
 	}
 }
@@ -302,7 +304,8 @@ func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	}
 	if err.Error() != s.loggedBridge {
 		s.loggedBridge = err.Error()
-		s.log.Error("nothing counts as absent while trimmed entries of the change log are missing: run ordergate load when the sources have every order", "reason", err)
+		s.log.Error("nothing counts as absent while trimmed entries of the change log are missing", "reason", err,
+			runbook.Trimming.Do("run ordergate load when the sources have every order"))
 	}
 	_ = wait.For(ctx, bridgePause)
 	return changelog.Mark{}, err
@@ -331,7 +334,8 @@ func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 	case damaged || another:
 		err = fmt.Errorf("%w: %w", errUnusable, err)
 	case ctx.Err() == nil && !errors.Is(err, errUnusable):
-		s.log.Warn("the snapshot in Redis cannot be read yet", "error", err)
+		s.log.Warn("the snapshot in Redis cannot be read yet", "error", err,
+			runbook.FilterNotReady.Do("look at Redis and the way to it; ordergate tries again"))
 		_ = wait.For(ctx, bridgePause)
 	}
 	return changelog.Mark{}, err

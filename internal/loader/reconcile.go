@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/wait"
 )
@@ -90,7 +91,8 @@ func (r *reconciler) run(ctx context.Context) {
 
 func (r *reconciler) failed(ctx context.Context, t *tableSource, err error) {
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("a table could not be compared with the filter", "source", t.name, "error", err)
+		r.log.Warn("a table could not be compared with the filter", "source", t.name, "error", err,
+			runbook.OrderMissing.Do("look at the database; ordergate tries again"))
 	}
 }
 
@@ -146,7 +148,8 @@ func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []str
 	}
 	r.missing.Add(uint64(len(missing)))
 	r.log.Error("orders of a table were missing in the filter, and could be refused: they are added now. "+
-		"Orders are created by a way that neither passes ordergate nor is followed", "source", t.name, "orders", len(missing))
+		"Orders are created by a way that neither passes ordergate nor is followed", "source", t.name, "orders", len(missing),
+		runbook.OrderMissing.Do("have the program that creates them report them, or follow the table"))
 	for some := range slices.Chunk(missing, BatchSize) {
 		if err := r.loader.filter.LearnAll(ctx, some); err != nil {
 			return fmt.Errorf("adding the missing orders: %w", err)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -66,7 +68,8 @@ func (u *Loader) load(ctx context.Context, sources []filter.Source) {
 func (u *Loader) checkTables(ctx context.Context) {
 	for _, t := range u.tables() {
 		if _, err := t.table.Check(ctx); err != nil && ctx.Err() == nil {
-			u.logger.Warn("catching up with a table fails for now", "source", t.name, "error", err)
+			u.logger.Warn("catching up with a table fails for now", "source", t.name, "error", err,
+				runbook.FilterNotReady.Do("repair what error names; ordergate tries again"))
 		}
 	}
 }
@@ -111,7 +114,8 @@ func (u *Loader) retry(ctx context.Context, failed string, do func(ctx context.C
 		}
 		if err.Error() != logged {
 			logged = err.Error()
-			u.logger.Error(failed, "error", err)
+			u.logger.Error(failed, "error", err,
+				runbook.FilterNotReady.Do("repair what error names; ordergate tries again"))
 		}
 		if wait.For(ctx, pause) != nil || u.filter.Loaded() {
 			return
@@ -128,7 +132,12 @@ func (u *Loader) recoverLoop(ctx context.Context, load func(context.Context) err
 			logged = false
 		} else if !logged {
 			_, reason := u.filter.State()
-			u.logger.Error("nothing counts as absent until the sources have every order: run ordergate load when they have", "reason", reason)
+			level := slog.LevelError
+			if u.filter.OnlyAbandoned() {
+				level = slog.LevelWarn
+			}
+			u.logger.Log(ctx, level, "nothing counts as absent until the sources have every order", "reason", reason,
+				runbook.NoLiveSource.Do("run ordergate load when the sources have every order"))
 			logged = true
 		}
 		var late <-chan time.Time // when the next doubt can be cleared
@@ -164,7 +173,8 @@ func (u *Loader) recoverLoop(ctx context.Context, load func(context.Context) err
 func (u *Loader) rereadTables(ctx context.Context) {
 	u.rereadAt.Store(0)
 	if err := u.readNew(ctx, u.filter.Include); err != nil && ctx.Err() == nil {
-		u.logger.Warn("the tables could not be read once more after an ordergate was killed", "error", err)
+		u.logger.Warn("the tables could not be read once more after an ordergate was killed", "error", err,
+			runbook.FilterNotReady.Do("look at the database; ordergate tries again"))
 		u.rereadAt.CompareAndSwap(0, time.Now().Add(retryMax).UnixNano())
 	}
 }

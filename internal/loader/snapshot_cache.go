@@ -16,6 +16,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 const (
@@ -70,7 +71,8 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 	f.loader.filter.NoteProgress("waiting to read the sources: another ordergate may be reading them")
 	work, _, done, err := f.lock(ctx)
 	if err != nil {
-		f.log.Warn("the sources are read although another ordergate may be reading them", "error", err)
+		f.log.Warn("the sources are read although another ordergate may be reading them", "error", err,
+			runbook.SharedLoad.Do("nothing: the database is read twice"))
 		return load(ctx)
 	}
 	defer func() {
@@ -97,7 +99,8 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 		if errors.Is(err, changelog.ErrNotFollowed) { // yet
 			level = slog.LevelInfo
 		}
-		f.log.Log(ctx, level, "other ordergates have to read the sources themselves", "error", err)
+		f.log.Log(ctx, level, "other ordergates have to read the sources themselves", "error", err,
+			runbook.SharedLoad.Do("nothing: the database is read more often"))
 	}
 	return nil
 }
@@ -118,7 +121,8 @@ func (f *snapshotCache) use(ctx context.Context) bool {
 	}
 	err := f.restore(ctx, shared)
 	if err != nil && ctx.Err() == nil {
-		f.log.Warn("the snapshot that another ordergate left is not used", "error", err)
+		f.log.Warn("the snapshot that another ordergate left is not used", "error", err,
+			runbook.SharedLoad.Do("nothing: the database is read"))
 	}
 	return err == nil
 }

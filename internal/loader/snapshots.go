@@ -16,6 +16,7 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -100,7 +101,8 @@ func (s *snapshots) restore(ctx context.Context) bool {
 	defer func() { <-s.busy }()
 	if err := s.takeClaim(); err != nil {
 		s.fail(err)
-		s.log.Error("no snapshot can be written for now", "error", err)
+		s.log.Error("no snapshot can be written for now", "error", err,
+			runbook.SnapshotFails.Do("repair what error names; ordergate tries again"))
 	}
 	sources := s.stamp(time.Now())
 	info, err := s.filter.ReadSnapshot(ctx, s.path, sources)
@@ -118,7 +120,8 @@ func (s *snapshots) restore(ctx context.Context) bool {
 		return false
 	default:
 		s.refused = true
-		s.log.Warn("the snapshot is refused, the sources are read; it will be kept as "+s.path+refusedSuffix, "reason", err)
+		s.log.Warn("the snapshot is refused, the sources are read; it will be kept as "+s.path+refusedSuffix, "reason", err,
+			runbook.Snapshots.Do("nothing: ordergate reads the sources, and keeps the file"))
 		s.restorePart(ctx, sources)
 		return false
 	}
@@ -184,7 +187,8 @@ func (s *snapshots) try(ctx context.Context) {
 	case err == nil:
 		s.log.Debug("snapshot written", "ids", info.IDs, "bytes", info.Bytes, "took", info.Took)
 	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
-		s.log.Error("no snapshot was written, the old one stays", "error", err)
+		s.log.Error("no snapshot was written, the old one stays", "error", err,
+			runbook.SnapshotFails.Do("repair what error names; ordergate tries again"))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -34,7 +35,8 @@ func (s *snapshots) keepParts(ctx context.Context) (stop func()) {
 		for wait.For(ctx, pause) == nil {
 			info, err := s.writePart(ctx)
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("the incomplete load could not be written", "error", err)
+				s.log.Warn("the incomplete load could not be written", "error", err,
+					runbook.SnapshotFails.Do("repair what error names; ordergate tries again"))
 			}
 			pause = max(partPause, partShare*info.Took)
 		}
@@ -69,7 +71,8 @@ func (s *snapshots) restorePart(ctx context.Context, sources string) {
 	case errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil:
 		return
 	case err != nil:
-		s.log.Warn("the interrupted load is not used", "reason", err)
+		s.log.Warn("the interrupted load is not used", "reason", err,
+			runbook.Snapshots.Do("nothing: the load begins anew"))
 		return
 	}
 	at, err := s.loader.resume(info.Position)
@@ -83,6 +86,7 @@ func (s *snapshots) restorePart(ctx context.Context, sources string) {
 // dropPart removes the incomplete load after a whole snapshot.
 func (s *snapshots) dropPart() {
 	if err := ignore(os.Remove(s.path+partSuffix), fs.ErrNotExist); err != nil {
-		s.log.Warn("a file that is no longer needed could not be removed", "error", err)
+		s.log.Warn("a file that is no longer needed could not be removed", "error", err,
+			runbook.Snapshots.Do("delete the file"))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/spelling"
 )
@@ -260,7 +261,8 @@ func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableM
 		return from, reading{}, fmt.Errorf("source %s: reading where it is followed: %w", s.name, err)
 	case chain != from.Chain:
 		if !from.Zero() {
-			s.log.Warn("a table is read again, all of it: its followed changes do not join the last reading", "source", s.name)
+			s.log.Warn("a table is read again, all of it: its followed changes do not join the last reading", "source", s.name,
+				runbook.PositionGone.Do("nothing: ordergate reads the table"))
 		}
 		from.Mark = source.Mark{}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/timeouts"
 )
@@ -122,7 +123,8 @@ func (t *Tables) Find(ctx context.Context, id string) (table string, err error) 
 			err := table.Check(within)
 			cancel()
 			if errors.Is(err, source.ErrNoIndex) {
-				t.log.Warn("refusals are not verified by a table: no index finds an order by its ID", "source", table.name)
+				t.log.Warn("refusals are not verified by a table: no index finds an order by its ID", "source", table.name,
+					runbook.Refusals.Do("create an index that begins with the ID column"))
 				t.drop(table)
 				continue
 			}
@@ -194,7 +196,8 @@ func (l *Loader) Disprove(ctx context.Context, id, reason string) {
 		if err == nil {
 			return // the log brings it here, too
 		}
-		l.logger.Warn("the other ordergates were not notified of an order that the filter lacks", "error", err)
+		l.logger.Warn("the other ordergates were not notified of an order that the filter lacks", "error", err,
+			runbook.FilterNotReady.Do("look at Redis and the way to it"))
 	}
 	l.doubt(d)
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -164,7 +165,8 @@ func (p *lateEnd) retry(ctx context.Context, held *atomic.Int64) (done bool) {
 	case err == nil:
 		held.Add(1)
 	case errors.Is(err, redislock.ErrLost):
-		p.log().Error("a lock ended before it was held: its order may be settled beside a call that still runs", "request", p.lease.Request(), "error", err)
+		p.log().Error("a lock ended before it was held: its order may be settled beside a call that still runs", "request", p.lease.Request(), "error", err,
+			runbook.LeaseLost.Do("compare the payouts of this order, unless the database checks the fence"))
 	default:
 		return false
 	}
@@ -179,7 +181,8 @@ func (p *lateEnd) retryStore(ctx context.Context) (done bool) {
 		if time.Now().Before(p.until) {
 			return false
 		}
-		p.log().Error("an answer is not stored: the same call would reach the backend again", "request", p.lease.Request(), "error", err)
+		p.log().Error("an answer is not stored: the same call would reach the backend again", "request", p.lease.Request(), "error", err,
+			runbook.AnswersNotStored.Do("look at Redis and the way to it"))
 	}
 	p.lease.end()
 	return true
@@ -188,11 +191,13 @@ func (p *lateEnd) retryStore(ctx context.Context) (done bool) {
 // abandon leaves the lease to expire.
 func (p *lateEnd) abandon() {
 	if !p.until.IsZero() {
-		p.log().Error("what a call stores, deletes or gives back is not written, since there is no time left: its stored answer is as before, or suspended", "key", p.lease.Key(), "request", p.lease.Request())
+		p.log().Error("what a call stores, deletes or gives back is not written, since there is no time left: its stored answer is as before, or suspended", "key", p.lease.Key(), "request", p.lease.Request(),
+			runbook.AnswersNotStored.Do("look at Redis; ordergate once shows the stored answer of the order"))
 		p.lease.end()
 		return
 	}
-	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key(), "request", p.lease.Request())
+	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key(), "request", p.lease.Request(),
+		runbook.LocksFail.Do("look at Redis; compare the payouts of this order, unless the database checks the fence"))
 	p.lease.end()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -72,7 +73,8 @@ func (u *undoing) end(ctx context.Context) {
 
 func (u *undoing) mark(ctx context.Context, step redislock.UndoStep) {
 	if err := u.markEach(ctx, step); err != nil {
-		u.unit.log.Warn("what a call that is only observed undoes is not marked: the stored answer of the settlement may be given on, or stay suspended", "error", err)
+		u.unit.log.Warn("what a call that is only observed undoes is not marked: the stored answer of the settlement may be given on, or stay suspended", "error", err,
+			runbook.AnswersNotStored.Do("look at Redis and the way to it"))
 	}
 }
 

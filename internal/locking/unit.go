@@ -10,6 +10,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -101,7 +102,8 @@ func (u *Unit) logOnce(text string) {
 	case text == "":
 		u.log.Info("locks can be taken again")
 	default:
-		u.log.Error("no lock can be taken", "error", text)
+		u.log.Error("no lock can be taken", "error", text,
+			runbook.LocksFail.Do("look at Redis and the way to it; ordergate tries again"))
 	}
 	u.logged = text
 }

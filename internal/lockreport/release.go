@@ -10,6 +10,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -145,5 +146,5 @@ func (r *Lock) log(by *Release, heard int) {
 	if by.Reason != "" {
 		attrs = append(attrs, "reason", by.Reason)
 	}
-	by.Logger.Warn("lock released by hand", append(attrs, "heard", heard)...)
+	by.Logger.Warn("lock released by hand", append(attrs, "heard", heard, runbook.ByHand.Do("nothing if you know who did"))...)
 }

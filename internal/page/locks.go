@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/lockreport"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 const (
@@ -194,7 +195,8 @@ func (p *Page) serveRelease(w http.ResponseWriter, r *http.Request) {
 	}
 	by := lockreport.Release{Who: "page@" + admin.HostOf(r.RemoteAddr), Reason: form.Reason, Owner: r.PostForm.Get("owner"), Logger: p.opts.Logger}
 	by.Untraced = func(err error) {
-		p.opts.Logger.Warn("a lock was released by hand, and ordergate locks audit will not show it", "error", err)
+		p.opts.Logger.Warn("a lock was released by hand, and ordergate locks audit will not show it", "error", err,
+			runbook.ByHand.Do("note elsewhere who released it, when and why"))
 	}
 	heard := 0
 	if problem == "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/lockreport"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -217,7 +218,8 @@ func (p *Page) current() []fragment {
 func (p *Page) render(name string, data any) template.HTML {
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
-		p.opts.Logger.Error("a part of the page is missing", "part", name, "error", err)
+		p.opts.Logger.Error("a part of the page is missing", "part", name, "error", err,
+			runbook.Faults.Do("report it as a fault of ordergate"))
 		return "This part of the page could not be made: see the log."
 	}
 	return template.HTML(b.String()) //nolint:gosec // html/template has escaped it

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 const (
@@ -29,7 +31,8 @@ func (c *Counter) flush(ctx context.Context) bool {
 	if len(c.sending.ends) > 0 {
 		if err := c.add(ctx, c.key(c.sendingDay), c.sending.ids()); err != nil {
 			if !c.redisAway && ctx.Err() == nil { // one line for each outage
-				c.opts.Logger.Warn("the distinct absent IDs of lookups are not counted in Redis for now", "filter", c.filter, "error", err)
+				c.opts.Logger.Warn("the distinct absent IDs of lookups are not counted in Redis for now", "filter", c.filter, "error", err,
+					runbook.Probes.Do("nothing: they are counted again when Redis answers"))
 			}
 			c.redisAway = true
 			return false

@@ -24,6 +24,7 @@ type Problem struct {
 	log               *slog.Logger
 	level             slog.Level
 	message, resolved string
+	todo              slog.Attr
 
 	mu    sync.Mutex
 	timer *time.Timer // runs during the problem; nil: there is none
@@ -35,9 +36,9 @@ type Problem struct {
 }
 
 // New returns a problem that has not occurred. The texts are the messages of its lines: during
-// the problem, and at its end.
-func New(log *slog.Logger, level slog.Level, comes, over string) *Problem {
-	return &Problem{log: log, level: level, message: comes, resolved: over}
+// the problem, and at its end. The lines during the problem end with todo, see package runbook.
+func New(log *slog.Logger, level slog.Level, comes, over string, todo slog.Attr) *Problem {
+	return &Problem{log: log, level: level, message: comes, resolved: over, todo: todo}
 }
 
 // Note records an occurrence. The arguments are those of [slog.Logger.Log]. A line with a count
@@ -54,7 +55,7 @@ func (t *Problem) Note(args ...any) {
 	}
 	t.since = t.until
 	t.timer = time.AfterFunc(interval, t.summarize)
-	t.log.Log(context.Background(), t.level, t.message, args...)
+	t.log.Log(context.Background(), t.level, t.message, append(args, t.todo)...)
 }
 
 // summarize logs the occurrences since the last line.
@@ -68,7 +69,7 @@ func (t *Problem) summarize() {
 		t.end()
 		return
 	}
-	t.log.Log(context.Background(), t.level, t.message, append(t.last, "count", t.count)...)
+	t.log.Log(context.Background(), t.level, t.message, append(t.last, "count", t.count, t.todo)...)
 	t.count, t.last = 0, nil
 	t.timer.Reset(interval)
 }

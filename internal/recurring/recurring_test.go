@@ -25,7 +25,7 @@ func TestTrouble(t *testing.T) {
 			}
 			return a
 		}}))
-		trouble := New(log, slog.LevelWarn, "refused", "served again")
+		trouble := New(log, slog.LevelWarn, "refused", "served again", slog.String("do", "wait"))
 		lines := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -38,9 +38,9 @@ func TestTrouble(t *testing.T) {
 			time.Sleep(150*time.Millisecond + time.Microsecond) // never as a line is due
 		}
 		lines(
-			"level=WARN msg=refused error=0",
-			"level=WARN msg=refused error=399 count=399",
-			"level=WARN msg=refused error=799 count=400",
+			"level=WARN msg=refused error=0 do=wait",
+			"level=WARN msg=refused error=399 count=399 do=wait",
+			"level=WARN msg=refused error=799 count=400 do=wait",
 		)
 		time.Sleep(3 * time.Minute)
 		lines(`level=INFO msg="served again" total=1000`) // no error of half a minute ago
@@ -48,6 +48,6 @@ func TestTrouble(t *testing.T) {
 		trouble.Close()
 		trouble.Close()
 		time.Sleep(3 * time.Minute)
-		lines("level=WARN msg=refused error=again", `level=INFO msg="served again" total=1`)
+		lines("level=WARN msg=refused error=again do=wait", `level=INFO msg="served again" total=1`)
 	})
 }

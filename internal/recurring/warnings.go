@@ -47,7 +47,7 @@ func (w *Warnings) problem(h handler, message string) *Problem {
 		if w.problems == nil {
 			w.problems = make(map[string]*Problem)
 		}
-		p = New(slog.New(h.Handler), slog.LevelWarn, message, "over: "+message)
+		p = New(slog.New(h.Handler), slog.LevelWarn, message, "over: "+message, slog.Attr{}) // a line has its own
 		w.problems[name] = p
 	}
 	return p

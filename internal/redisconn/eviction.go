@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -85,7 +86,8 @@ func (e *EvictionWatch) Check(ctx context.Context) {
 	case found.Text == "":
 		e.log.Info("Redis no longer evicts keys of ordergate")
 	default:
-		e.log.Warn(found.Text)
+		e.log.Warn(found.Text,
+			runbook.RedisSettings.Do("change the setting or the right that the message names"))
 	}
 	e.finding = found
 }

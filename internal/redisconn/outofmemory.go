@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/rediskey"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -100,7 +101,8 @@ func (f *MemoryWatch) note(cmd redis.Cmder, err error) {
 	}
 	f.key, f.since = firstKey(cmd), time.Now()
 	f.full.Store(true)
-	f.log.Error(fullText, "error", err)
+	f.log.Error(fullText, "error", err,
+		runbook.FullRedis.Do("raise maxmemory, or remove keys that are not ordergate's"))
 }
 
 // isFull reports whether an error is the reply of a Redis that has reached maxmemory and

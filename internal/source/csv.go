@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
@@ -88,7 +89,8 @@ func (f *File) Read(ctx context.Context, yield func(id string) error) (Report, e
 		err = fmt.Errorf("none of %d lines has an order ID (%s); is it a text file in UTF-8 with one ID a line?", r.Skipped, r.First[0])
 	}
 	if r.Skipped > 0 {
-		f.opts.Logger.Warn("lines without a usable order ID were skipped", "file", f.name(), "skipped", r.Skipped, "first", fmt.Sprint(r.First))
+		f.opts.Logger.Warn("lines without a usable order ID were skipped", "file", f.name(), "skipped", r.Skipped, "first", fmt.Sprint(r.First),
+			runbook.BadRows.Do("nothing if they are no orders; otherwise correct the file"))
 	}
 	if err != nil {
 		return r, fmt.Errorf("reading order IDs from %s: %w", f.name(), err)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 var (
@@ -133,7 +134,8 @@ func (c *Confirmer) ready(ctx context.Context, o *orderConn, settings ...string)
 				o.warnings = append(o.warnings, o.errNoIndex().Error())
 			}
 			for _, w := range o.warnings {
-				c.opts.Logger.Warn("a source is not as it should be", "source", c.name, "reason", w)
+				c.opts.Logger.Warn("a source is not as it should be", "source", c.name, "reason", w,
+					runbook.Confirming.Do("change the table as reason says: lookups of created orders read more of it until then"))
 			}
 		}
 	}

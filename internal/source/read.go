@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 var (
@@ -45,7 +47,8 @@ func (t *Table) Read(ctx context.Context, from Position, yield func(id string) e
 		})
 	})
 	if r.Skipped > 0 && err == nil {
-		t.opts.Logger.Warn("rows without a usable order ID were skipped", "source", t.name, "skipped", r.Skipped, "first", fmt.Sprint(r.First))
+		t.opts.Logger.Warn("rows without a usable order ID were skipped", "source", t.name, "skipped", r.Skipped, "first", fmt.Sprint(r.First),
+			runbook.BadRows.Do("nothing if they are no orders; otherwise compare id_column with the table"))
 	}
 	if err != nil {
 		return r, fmt.Errorf("reading order IDs from %s: %w", t.name, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/spelling"
 )
 
@@ -236,7 +237,8 @@ func (t *Table) warn(warnings []string) {
 	for _, w := range warnings {
 		if !t.warned[w] {
 			t.warned[w] = true
-			t.opts.Logger.Warn("a source has a problem", "source", t.name, "reason", w)
+			t.opts.Logger.Warn("a source has a problem", "source", t.name, "reason", w,
+				runbook.Tables.Do("change the table, or its keys in the configuration, as reason says"))
 		}
 	}
 }

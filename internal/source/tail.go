@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Tail calls yield with the ID of every row that was committed before the call, except those that
@@ -108,7 +110,8 @@ func (s *scan) dropMark(mark *Mark, reason string) {
 		return // the whole table would be read anyway
 	}
 	s.opts.Logger.Warn("the stored position in a table is no longer valid: the whole table is read again",
-		"table", s.opts.Table, "position", s.rowName(mark.readUpTo().Cursor), "reason", reason)
+		"table", s.opts.Table, "position", s.rowName(mark.readUpTo().Cursor), "reason", reason,
+		runbook.Tables.Do("nothing: ordergate reads the table"))
 	if s.opts.OnMarkDropped != nil {
 		s.opts.OnMarkDropped(reason)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // ErrLost says that the lease had ended before it was given up.
@@ -217,7 +219,8 @@ func (l *Lease) finished(doing string, err error) error {
 		l.countLoss()
 	}
 	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
-	l.locker.log.Warn("lock not released as planned", "request", l.request, "error", err)
+	l.locker.log.Warn("lock not released as planned", "request", l.request, "error", err,
+		runbook.LocksFail.Do("look at Redis and the way to it; the lock ends with its lease at the latest"))
 	return err
 }
 
@@ -322,7 +325,8 @@ func (l *Lease) late() {
 
 // logLoss has a line for each: what was settled by that order's calls has to be compared.
 func (l *Lease) logLoss(key string, fence int64, why string) {
-	l.locker.log.Error("lease lost", "key", key, "fence", fence, "reason", why, "request", l.request)
+	l.locker.log.Error("lease lost", "key", key, "fence", fence, "reason", why, "request", l.request,
+		runbook.LeaseLost.Do("compare the payouts of this order, unless the database checks the fence"))
 }
 
 // renewed records how a renewal ended. When it succeeded, Redis counts the lease

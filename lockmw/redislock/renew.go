@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // renewer renews all the leases of a Locker from one goroutine, those that are
@@ -131,6 +133,7 @@ func (r *renewer) renew(ctx context.Context, l *Lease) {
 	err := errors.Join(results...)
 	lost := l.renewed(asked, err == nil)
 	if err != nil && !lost && r.locker.closed.Err() == nil {
-		r.locker.log.Warn("renewing a lease", "key", l.Key(), "request", l.request, "error", err)
+		r.locker.log.Warn("renewing a lease", "key", l.Key(), "request", l.request, "error", err,
+			runbook.LocksFail.Do("look at Redis and the way to it; ordergate tries again until the lease ends"))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/redisbatch"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // answer is what Redis answered to an attempt.
@@ -171,7 +172,8 @@ func (l *Locker) undoLate(key string, undo func() error) {
 		err = undo()
 	}
 	if err != nil {
-		l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
+		l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err,
+			runbook.LocksFail.Do("nothing: the lock ends with its lease"))
 	}
 }
 
@@ -307,6 +309,7 @@ func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	c.Text(owner).Text(n.publish).Text(Channel(Fair, key)).Number(l.waiterTimeoutArg)
 	if _, err := n.batcher.Do(ctx, c); err != nil {
 		// It is passed over once it no longer counts as alive.
-		l.log.Warn("leaving the queue of a fair lock", "key", key, "error", err)
+		l.log.Warn("leaving the queue of a fair lock", "key", key, "error", err,
+			runbook.LocksFail.Do("nothing: the queue passes over it"))
 	}
 }

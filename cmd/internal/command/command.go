@@ -17,6 +17,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // environment holds the inputs and outputs that all commands share.
@@ -86,10 +87,12 @@ func serveCommand(env *environment) *cobra.Command {
 				return usageError{err}
 			}
 			for _, v := range aside.Variables {
-				log.Warn("a variable "+v.Message, "variable", v.Path)
+				log.Warn("a variable "+v.Message, "variable", v.Path,
+					runbook.Checking.Do("correct the name of the variable, or remove it"))
 			}
 			for _, v := range slices.Concat(aside.Bodies, aside.Parts) {
-				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line)
+				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line,
+					runbook.Checking.Do("correct the key, or nothing if it is meant so"))
 			}
 			opts.file, opts.load, opts.reload = env.file, env.load, reload
 			return serve(cmd.Context(), c, opts, log, env.getenv)

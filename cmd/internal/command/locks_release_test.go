@@ -68,7 +68,7 @@ func testLocksRelease(t *testing.T, file string, client redis.UniversalClient) {
 			if code != exitDone || !strings.Contains(stdout, lockreport.ReleaseWarning) || !strings.Contains(stdout, "\nreleased; waiters notified: ") {
 				t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 			}
-			log := fmt.Sprintf(`^time=\S+ level=WARN msg="lock released by hand" who=\S+@\S+ lock=%s key=%s kind=%s owner=%.8s\.\.\.\S* fence=%d request="settle 1" heard=\d\n$`,
+			log := fmt.Sprintf(`^time=\S+ level=WARN msg="lock released by hand" who=\S+@\S+ lock=%s key=%s kind=%s owner=%.8s\.\.\.\S* fence=%d request="settle 1" heard=\d do="nothing if you know who did" see=docs/locks-cli.md#who-released-what\n$`,
 				tt.lock, tt.key, lockKind(tt.holder), lease.Owner(), lease.Fence())
 			if !regexp.MustCompile(log).MatchString(stderr) {
 				t.Errorf("stderr %q, want %s", stderr, log)

@@ -51,7 +51,7 @@ func TestLocksReleaseAsks(t *testing.T) {
 		{"n\n", exitFailed, "Release it? [y/N] locks release: nothing was released\n"},
 		{"\n", exitFailed, "Release it? [y/N] locks release: nothing was released\n"},
 		{"\x04", exitFailed, "Release it? [y/N] locks release: nothing was released\n"}, // Ctrl-D
-		{"yes\n", exitDone, " heard=0\n"},
+		{"yes\n", exitDone, " heard=0 do=\"nothing if you know who did\" see=docs/locks-cli.md#who-released-what\n"},
 		{"y\n", exitFailed, "locks release: order:lock:1 is not held\n"},
 	} {
 		t.Run(fmt.Sprintf("%q", tt.typed), func(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/systemd"
 	"github.com/ordergate/ordergate/internal/timeouts"
 	"github.com/ordergate/ordergate/lockmw"
@@ -65,7 +66,10 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	systemd.Serving()
 	watched, endWatch := context.WithCancel(context.Background())
 	defer endWatch()
-	go systemd.Watchdog(watched, f.alive, func(err error) { log.Error("systemd's watchdog is not fed", "error", err) })
+	go systemd.Watchdog(watched, f.alive, func(err error) {
+		log.Error("systemd's watchdog is not fed", "error", err,
+			runbook.Down.Do("nothing: systemd restarts it if this lasts"))
+	})
 
 	select {
 	case <-ctx.Done():
@@ -161,7 +165,8 @@ func newAdapters(m *engine.Engine, c *config.Config, silent time.Duration, log *
 	})
 	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is
-			log.Error("ext_authz keeps the earlier rules", "error", err)
+			log.Error("ext_authz keeps the earlier rules", "error", err,
+				runbook.ConfigRefused.Do("write the file in UTF-8"))
 		}
 		brackets.Use(g)
 	})
@@ -281,7 +286,8 @@ func (f *adapters) stop(within time.Duration) {
 	f.draining.Store(true)
 	f.health.Shutdown()
 	timer := time.AfterFunc(within, func() {
-		f.log.Warn("calls cut off at the end of the drain time")
+		f.log.Warn("calls cut off at the end of the drain time",
+			runbook.Stopping.Do("raise --drain to more than the longest call takes; the locks of these calls are held for on_unknown_outcome.hold"))
 		f.authz.Stop()
 		f.proc.Stop()
 	})

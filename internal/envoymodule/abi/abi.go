@@ -24,6 +24,7 @@ import (
 	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/envoymodule"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // The numbers in module.h must equal those of envoymodule, and so must the sizes. A
@@ -71,30 +72,35 @@ func Register(name string, open Open) { filter.name, filter.open = name, open }
 func ordergateNew(name, config C.envoy_dynamic_module_type_envoy_buffer) (handle C.uintptr_t) {
 	defer func() {
 		if v := recover(); v != nil {
-			logRefusal("a fault", "fault", v, "stack", string(debug.Stack()))
+			logRefusal("a fault", runbook.Faults.Do("report it as a fault of ordergate, with the stack"), "fault", v, "stack", string(debug.Stack()))
 		}
 	}()
 	if got := C.GoStringN(name.ptr, C.int(name.length)); got != filter.name {
-		logRefusal("there is no such filter in this module", "filter_name", got, "want", filter.name)
+		logRefusal("there is no such filter in this module", runbook.ModuleSetup.Do("correct filter_name in Envoy's configuration"),
+			"filter_name", got, "want", filter.name)
 		return 0
 	}
 	mute.Store(false)
 	p, err := filter.open(C.GoBytes(unsafe.Pointer(config.ptr), C.int(config.length)))
 	if err != nil {
-		logRefusal("the configuration cannot be used", "error", err)
+		logRefusal("the configuration cannot be used", runbook.ConfigRefused.Do("correct what error names: ordergate check lists all violations"),
+			"error", err)
 		return 0
 	}
 	return configs.add(&p)
 }
 
-func logRefusal(why string, args ...any) { envoymodule.NewLogger(Log{}).Error(why, args...) }
+func logRefusal(why string, todo slog.Attr, args ...any) {
+	envoymodule.NewLogger(Log{}).Error(why, append(args, todo)...)
+}
 
 //export ordergateEnd
 func ordergateEnd(config C.uintptr_t) {
 	defer configs.forget(config)
 	defer func() {
 		if v := recover(); v != nil {
-			envoymodule.NewLogger(Log{}).Error("a fault in ordergate", "at", "the end", "fault", v)
+			envoymodule.NewLogger(Log{}).Error("a fault in ordergate", "at", "the end", "fault", v,
+				runbook.Faults.Do("report it as a fault of ordergate, with the stack"))
 		}
 	}()
 	configs.at(config).Close()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -214,7 +215,8 @@ func (r *tailer) addEnd(end follow.LogEnd[logEnd]) error {
 	if e.readOnly != r.readOnly {
 		r.readOnly = e.readOnly
 		if r.readOnly {
-			r.log.Warn("the server is read_only: orders may be written to another, so that nothing counts as absent", "server", e.server)
+			r.log.Warn("the server is read_only: orders may be written to another, so that nothing counts as absent", "server", e.server,
+				runbook.TableNotFollowed.Do("let the source's address name the primary"))
 		}
 	}
 	if !e.readOnly {

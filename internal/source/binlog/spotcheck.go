@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -178,7 +179,8 @@ func (r *tailer) judge() error {
 	case since >= r.spotPatience:
 		s.missing++
 		s.id, s.latest, s.due = s.latest, nil, time.Time{}
-		r.log.Warn("the table does not have an ID of its database's log", "table", r.layout.table.String(), "in_a_row", s.missing)
+		r.log.Warn("the table does not have an ID of its database's log", "table", r.layout.table.String(), "in_a_row", s.missing,
+			runbook.MariaDB.Do("nothing if it was deleted at once; if it recurs, use follow: poll"))
 		if s.missing == spotMissing {
 			return follow.Permanent(fmt.Errorf("%w, of the last %d that were looked up: column %s is read wrongly, or rows are deleted at once by a foreign key; use follow: poll",
 				follow.ErrWrong, spotMissing, r.opts.IDColumn))

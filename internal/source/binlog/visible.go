@@ -12,6 +12,7 @@ import (
 
 	gomysql "github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/wait"
 )
@@ -72,11 +73,13 @@ func (r *tailer) awaitPrepared(ctx context.Context) ([]string, error) {
 		left = slices.DeleteFunc(left, func(xid string) bool { return !slices.Contains(now, xid) })
 	}
 	if code, _ := serverError(err); code == erXAAccess {
-		r.log.Warn("XA transactions may be prepared, which come too late to be followed; GRANT XA_RECOVER_ADMIN shows them", "error", follow.OneLine(err))
+		r.log.Warn("XA transactions may be prepared, which come too late to be followed; GRANT XA_RECOVER_ADMIN shows them", "error", follow.OneLine(err),
+			runbook.MariaDB.Do("grant the right, or nothing if no program uses XA"))
 		return nil, nil
 	}
 	if len(left) > 0 {
-		r.log.Warn("XA transactions are prepared: the table is read again when one is committed", "xids", strings.Join(left, " "))
+		r.log.Warn("XA transactions are prepared: the table is read again when one is committed", "xids", strings.Join(left, " "),
+			runbook.MariaDB.Do("nothing unless they were abandoned: then commit them or roll them back"))
 	}
 	return left, explain(err)
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/runbook"
 )
 
 // Both mean that orders may exist that the follower did not emit. The caller then follows again
@@ -96,7 +97,8 @@ func (o *Options) EnsureDefaults() {
 	}
 	bad, logger := o.OnBadRow, o.Logger
 	o.OnBadRow = func(reason string) {
-		logger.Warn("a row without a usable order ID", "reason", reason)
+		logger.Warn("a row without a usable order ID", "reason", reason,
+			runbook.BadRows.Do("nothing if the row is no order, with on_bad: skip; otherwise correct it"))
 		if bad != nil {
 			bad(reason)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -52,7 +53,8 @@ func (a *poller) flushLog(ctx context.Context) {
 	_, err := a.conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'ordergate', '')")
 	if err != nil && !a.flushFailed {
 		a.flushFailed = true
-		a.log.Warn("the server cannot be made to write its log, so that it may seem to lag while transactions are open", "error", follow.OneLine(explain(err)))
+		a.log.Warn("the server cannot be made to write its log, so that it may seem to lag while transactions are open", "error", follow.OneLine(explain(err)),
+			runbook.TableLags.Do("nothing while transactions are short; otherwise grant the function that error names"))
 	}
 }
 

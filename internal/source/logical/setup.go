@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -237,7 +238,8 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 		f.log.Info("rows whose ID changes are not published: the column is no part of the table's replica identity", "table", s.tableName, "column", strings.Join(s.columns, ", "))
 	case updates && !s.keyed:
 		f.log.Warn("all updated rows are published: the publication has updates, and the column is no part of the table's replica identity",
-			"table", s.tableName, "column", strings.Join(s.columns, ", "), "publication", f.opts.Publication)
+			"table", s.tableName, "column", strings.Join(s.columns, ", "), "publication", f.opts.Publication,
+			runbook.PostgreSQL.Do("remove update from publish, or add the column to the replica identity"))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -53,7 +54,8 @@ func (f *Follower) dropSlot(ctx context.Context, conn *pgx.Conn) error {
 	if _, ok, err := f.readSlot(ctx, conn); err != nil || !ok {
 		return err
 	}
-	f.log.Warn("dropping the replication slot, which is of no use", "slot", f.opts.Slot)
+	f.log.Warn("dropping the replication slot, which is of no use", "slot", f.opts.Slot,
+		runbook.PostgreSQL.Do("nothing: ordergate creates another, and reads the table again"))
 	if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
 		return f.explainSlot("dropping", err)
 	}
