@@ -163,12 +163,15 @@ func (b *browser) resize(width, height int64, scheme string) {
 	b.do(chromedp.EmulateViewport(width, height))
 }
 
-// inspect looks at the page in each width, dark and light: nothing sticks out at the side, and axe-core
-// has no complaint.
+// inspect looks at the page in each width, dark and light: all parts are there, nothing sticks out at the
+// side, and axe-core has no complaint.
 func (b *browser) inspect(what string, widths ...int64) {
 	b.t.Helper()
 	for i, width := range widths {
 		b.resize(width, 900, []string{"light", "dark"}[i%2])
+		if strings.Contains(b.text("body"), "could not be made") {
+			b.t.Errorf("%s: %s", what, b.text("body"))
+		}
 		if wide := eval[int64](b, "document.documentElement.scrollWidth"); wide > width {
 			b.t.Errorf("%s: %d px wide in a window of %d px: %s", what, wide, width, eval[string](b, `[...document.querySelectorAll("main *")]
 				.filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 100)).slice(0, 3).join("\n")`))

@@ -47,6 +47,9 @@ func TestMemberThatVanishes(t *testing.T) {
 			w.set(cut)
 			began := time.Now()
 			waitAway(t, b, a.member.Name())
+			if peers, err := b.Peers(t.Context()); err != nil || len(peers) != 2 || peers[0].Name != "a" || peers[0].Left >= 0 || peers[1].Name != "b" {
+				t.Errorf("peers %+v, %v", peers, err)
+			}
 			// Its lease, and some time for a busy machine.
 			if took := time.Since(began); took > brisk("").Lease+10*time.Second {
 				t.Errorf("that took %v", took)

@@ -2,7 +2,9 @@ package changelog
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +16,46 @@ func (l *Log) Members() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.members)
+}
+
+// Peer is an instance, or a followed table, that takes part in a log.
+type Peer struct {
+	Name   string        // without what differs after each start
+	Member bool          // it may append
+	Left   time.Duration // of its lease by the server's clock; below 0: it is away
+	Window time.Duration // the longest time for which it refuses by what it has read; 0: it does not
+}
+
+// Peers reads from Redis who takes part in the log, in the order of their names. It blocks for one round
+// trip.
+func (l *Log) Peers(ctx context.Context) ([]Peer, error) {
+	pipe := l.client.Pipeline()
+	clock := pipe.Time(ctx)
+	members := pipe.ZRangeWithScores(ctx, l.keys[keyMembers], 0, -1)
+	readers := pipe.ZRange(ctx, l.keys[keyReaders], 0, -1)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, l.readError(err)
+	}
+	peers := make(map[string]Peer)
+	for _, m := range members.Val() {
+		name, _ := m.Member.(string)
+		left := time.UnixMilli(int64(m.Score)).Sub(clock.Val())
+		peers[name] = Peer{Name: withoutNonce(name), Member: true, Left: left}
+	}
+	for _, r := range readers.Val() {
+		name, window, _ := strings.Cut(r, "/")
+		ms, _ := strconv.ParseInt(window, 10, 64)
+		p := peers[name]
+		p.Name, p.Window = withoutNonce(name), time.Duration(ms)*time.Millisecond
+		peers[name] = p
+	}
+	return slices.SortedFunc(maps.Values(peers), func(a, b Peer) int { return strings.Compare(a.Name, b.Name) }), nil
+}
+
+// withoutNonce returns the instance ID in the name of a member.
+func withoutNonce(name string) string {
+	instance, _, _ := strings.Cut(name, instanceSep)
+	return instance
 }
 
 // setMembers keeps the members, in case Redis loses them.

@@ -121,6 +121,19 @@ func newHolder(h redislock.Holder, now time.Time) Holder {
 	return r
 }
 
+// Renewed returns when a holder renewed its lease for the last time, by Redis's clock, and how often it
+// does; zero: it has not, or is a hold, or left no record.
+func (r *Lock) Renewed(h Holder) (at time.Time, every time.Duration) {
+	if !h.Recorded || h.LeftHeld || h.Left == nil || h.Since == nil || r.lock.Lease == 0 {
+		return at, 0
+	}
+	every = r.lock.Lease / 3
+	if last := r.state.At.Add(time.Duration(*h.Left) - r.lock.Lease); last.Sub(*h.Since) > every/2 {
+		at = last
+	}
+	return at, every
+}
+
 // RawKey returns the key as Redis has it.
 func (r *Lock) RawKey() string { return r.state.Key }
 

@@ -1,11 +1,15 @@
 package page
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/loader"
 )
 
@@ -22,12 +26,73 @@ type filterReport struct {
 	due time.Time // of the next count
 }
 
+// peersTimeout bounds how long the peers of all filters are read for.
+const peersTimeout = 2 * time.Second
+
+// peerList is who takes part in the change log of a filter.
+type peerList struct {
+	peers []changelog.Peer
+	err   error
+}
+
+// listPeers reads who takes part in the change logs.
+func (p *Page) listPeers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, peersTimeout)
+	defer cancel()
+	all := make(map[string]peerList)
+	for name := range p.opts.Config().Filters {
+		if log := p.opts.Loader(name).Log(); log != nil {
+			peers, err := log.Peers(ctx)
+			all[name] = peerList{peers, err}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.peers = all
+}
+
+// peersOf describes who takes part in a filter's change log, those that are away first. The caller
+// holds mu.
+func (p *Page) peersOf(name string, now time.Time) (views []peerView) {
+	list := p.peers[name]
+	for _, peer := range list.peers {
+		v := peerView{Name: peer.Name}
+		var does []string
+		if v.Away = peer.Member && peer.Left < 0; v.Away {
+			does = append(does, "away since "+clock(now.Add(peer.Left)))
+		}
+		if peer.Window > 0 {
+			does = append(does, fmt.Sprintf("refuses for %v after each read", peer.Window))
+		}
+		v.Does = strings.Join(does, ", ")
+		views = append(views, v)
+	}
+	slices.SortStableFunc(views, func(a, b peerView) int {
+		switch {
+		case a.Away == b.Away:
+			return 0
+		case a.Away:
+			return -1
+		}
+		return 1
+	})
+	return views
+}
+
+// peerView is an instance that takes part in a change log.
+type peerView struct {
+	Name, Does string
+	Away       bool
+}
+
 // filterView is a filter.
 type filterView struct {
 	admin.FilterReport
 	Since   time.Time
 	Asked   float64 // false positive rate
 	Sources []loader.SourceState
+	Peers   []peerView
+	PeerErr error
 
 	Unsure    string // which made-up IDs are passed on; "": none
 	Until     string // what ends that
@@ -48,10 +113,12 @@ func (p *Page) viewOf(name string, asked float64, now time.Time) filterView {
 	}
 	r.State, r.Reason, r.IDs = state, reason, f.Count()
 	if log := l.Log(); log != nil {
-		r.Log = admin.LogReportOf(log)
+		if r.Log = admin.LogReportOf(log); r.Log.Reason != nil && *r.Log.Reason == reason {
+			r.Log.Reason = nil // it is shown once
+		}
 	}
 	p.reports[name] = r
-	v := filterView{FilterReport: r.FilterReport, Asked: asked, Sources: l.SourceStates(), Unsure: unsureOf(f, state)}
+	v := filterView{FilterReport: r.FilterReport, Asked: asked, Sources: l.SourceStates(), Peers: p.peersOf(name, now), PeerErr: p.peers[name].err, Unsure: unsureOf(f, state)}
 	p.note("filter "+name, state, now)
 	p.note("unsure "+name, v.Unsure, now)
 	v.Since, v.Last = p.since["filter "+name].at, p.since["unsure "+name]

@@ -46,8 +46,8 @@ type lockList struct {
 	Error string
 }
 
-// runLocks lists the locks until ctx ends.
-func (p *Page) runLocks(ctx context.Context) {
+// runLists lists the locks, and the peers of the filters, until ctx ends.
+func (p *Page) runLists(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -65,6 +65,7 @@ func (p *Page) runLocks(ctx context.Context) {
 		p.locks.mu.Unlock()
 		if isDue {
 			p.listLocks(ctx)
+			p.listPeers(ctx)
 		}
 	}
 }

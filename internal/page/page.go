@@ -54,6 +54,7 @@ type Page struct {
 	history    history
 	since      map[string]change // by the name of a filter or a condition
 	reports    map[string]filterReport
+	peers      map[string]peerList // by filter
 	conditions []health.Condition
 	looked     time.Time // when the page was last looked at
 	built      time.Time
@@ -111,7 +112,7 @@ const (
 func (p *Page) Run(ctx context.Context) {
 	var lists sync.WaitGroup
 	defer lists.Wait()
-	lists.Go(func() { p.runLocks(ctx) })
+	lists.Go(func() { p.runLists(ctx) })
 	p.takeSample(time.Now())
 	due := time.Now().Add(sampleEvery)
 	for range wait.Every(ctx, time.Second) {

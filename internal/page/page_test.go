@@ -232,6 +232,15 @@ func TestRelease(t *testing.T) {
 		t.Error("the lock is still held")
 	}
 	b.want("No lock is held")
+	_, err := client.TxPipelined(t.Context(), func(p redis.Pipeliner) error { // another instance, whose lease has ended
+		p.ZAdd(t.Context(), "ordergate:{orders}:members", redis.Z{Score: float64(time.Now().Add(-time.Second).UnixMilli()), Member: "at another place#x~"})
+		p.HIncrBy(t.Context(), "ordergate:{orders}:meta", "members", 1)
+		p.HIncrBy(t.Context(), "ordergate:{orders}:meta", "modern", 1)
+		return nil
+	})
+	bedtest.Check(t, err)
+	b.want(`<b class="bad">at another place</b>: away since`)
+	b.want("refuses for 500ms after each read")
 	server.Kill()
 	b.want("because Redis does not answer")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/lockreport"
 )
 
 // view is what the templates of the parts have.
@@ -123,15 +124,20 @@ var functions = template.FuncMap{
 	"clock":   clock,
 	"rate":    rateText,
 	"wait":    waitText,
-	"count": func(n any) string {
-		if n, ok := n.(uint64); ok {
-			return countText(float64(n))
+	"total":   func(n float64) string { return admin.Grouped(uint64(n)) },
+	"count":   admin.Grouped,
+	"percent": admin.Percent,
+	"bytes":   admin.SizeText,
+	"renewed": func(l lockreport.Lock, h lockreport.Holder) string {
+		switch at, every := l.Renewed(h); {
+		case every == 0:
+			return ""
+		case at.IsZero():
+			return fmt.Sprintf("not yet, every %v", every)
+		default:
+			return fmt.Sprintf("%s, every %v", clock(at), every)
 		}
-		return countText(n.(float64))
 	},
-	"percent": func(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) },
-	"bytes":   bytesText,
-	"member":  func(name string) string { name, _, _ = strings.Cut(name, "#"); return name },
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) },
 }
 
@@ -154,16 +160,7 @@ func rateText(r float64) string {
 	case r < 10:
 		return fmt.Sprintf("%.1f", r)
 	}
-	return countText(math.Round(r))
-}
-
-// countText returns a whole number with commas.
-func countText(n float64) string {
-	text := fmt.Sprintf("%.0f", n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
+	return admin.Grouped(uint64(math.Round(r)))
 }
 
 func waitText(seconds float64) string {
@@ -176,15 +173,4 @@ func waitText(seconds float64) string {
 		return fmt.Sprintf("%.3g ms", seconds*1e3)
 	}
 	return fmt.Sprintf("%.1f s", seconds)
-}
-
-func bytesText(n uint64) string {
-	switch f := float64(n); {
-	case f >= 1e9:
-		return fmt.Sprintf("%.1f GB", f/1e9)
-	case f >= 1e6:
-		return fmt.Sprintf("%.1f MB", f/1e6)
-	default:
-		return fmt.Sprintf("%.1f kB", f/1e3)
-	}
 }

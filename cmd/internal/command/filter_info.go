@@ -71,13 +71,13 @@ func printFilter(w io.Writer, r *admin.FilterReport) error {
 	line("state", "%s", state)
 	line("ids", "%d of %d", r.IDs, r.Capacity)
 	line("fill", "%.1f%% of the bits", 100*r.FillRatio)
-	line("passes", "%s of the absent IDs, estimated", percent(r.Rate))
+	line("passes", "%s of the absent IDs, estimated", admin.Percent(r.Rate))
 	if r.Measured != nil {
-		line("", "%s, measured", percent(*r.Measured))
+		line("", "%s, measured", admin.Percent(*r.Measured))
 	}
-	line("memory", "%s", sizeText(r.MemoryBytes))
+	line("memory", "%s", admin.SizeText(r.MemoryBytes))
 	if r.RedisBytes != nil {
-		line("in redis", "%s", sizeText(*r.RedisBytes))
+		line("in redis", "%s", admin.SizeText(*r.RedisBytes))
 	}
 	if r.Log != nil {
 		line("change log", "%s", logText(r.Log, time.Now()))
@@ -90,10 +90,10 @@ func printFilter(w io.Writer, r *admin.FilterReport) error {
 	if len(r.Segments)+len(r.Redis) > 1 {
 		fmt.Fprintln(table, "\nPART\tIDS\tCAPACITY\tFILL\tPASSES\tBYTES")
 		for _, s := range r.Segments {
-			fmt.Fprintf(table, "%s\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Name, s.IDs, s.Capacity, 100*s.FillRatio, percent(s.FalsePositiveRate), sizeText(s.Bytes))
+			fmt.Fprintf(table, "%s\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Name, s.IDs, s.Capacity, 100*s.FillRatio, admin.Percent(s.FalsePositiveRate), admin.SizeText(s.Bytes))
 		}
 		for _, s := range r.Redis {
-			fmt.Fprintf(table, "%s in Redis\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Key, s.IDs, s.Capacity, 100*s.FillRatio, percent(s.Rate), sizeText(s.Bytes))
+			fmt.Fprintf(table, "%s in Redis\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Key, s.IDs, s.Capacity, 100*s.FillRatio, admin.Percent(s.Rate), admin.SizeText(s.Bytes))
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -165,7 +165,7 @@ func (q *sizeRequest) whyNoneFits(s *sizing) string {
 		case k.Problem != nil:
 			reasons = append(reasons, k.Kind+": "+*k.Problem)
 		case k.ProcessBytes > q.limit:
-			reasons = append(reasons, fmt.Sprintf("%s: %s in a process are past --memory-limit", k.name(), sizeText(k.ProcessBytes)))
+			reasons = append(reasons, fmt.Sprintf("%s: %s in a process are past --memory-limit", k.name(), admin.SizeText(k.ProcessBytes)))
 		}
 	}
 	return strings.Join(reasons, "; ")

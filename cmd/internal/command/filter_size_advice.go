@@ -5,6 +5,8 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/bloom"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // recommended is the kind that fits best.
@@ -23,23 +25,23 @@ func (q *sizeRequest) recommend(kinds []kindSize) *recommended {
 		byName[kinds[i].name()] = &kinds[i]
 	}
 	fits := func(k *kindSize) bool { return k.Problem == nil && k.ProcessBytes <= q.limit }
-	limit := sizeText(q.limit)
+	limit := admin.SizeText(q.limit)
 
 	exact, local := byName[config.FilterExact], byName[config.FilterLocal+", "+q.layout()]
 	if fits(exact) && q.sample.advice.ExactFits() {
 		return &recommended{Kind: exact.Kind, Reason: fmt.Sprintf(
 			"the sample's numbers lie so close together that %s hold every one, which is no more than a Bloom filter's %s, and no absent number passes",
-			sizeText(exact.ProcessBytes), sizeText(local.ProcessBytes))}
+			admin.SizeText(exact.ProcessBytes), admin.SizeText(local.ProcessBytes))}
 	}
 	if fits(local) {
 		return &recommended{Kind: local.Kind, Layout: local.Layout, Reason: fmt.Sprintf(
 			"%s in each process are within the memory limit of %s, and a lookup waits for no Redis%s",
-			sizeText(local.ProcessBytes), limit, q.hint())}
+			admin.SizeText(local.ProcessBytes), limit, q.hint())}
 	}
 	if classic := byName[config.FilterLocal+", "+string(bloom.Classic)]; fits(classic) {
 		return &recommended{Kind: classic.Kind, Layout: classic.Layout, Reason: fmt.Sprintf(
 			"%s in each process are within the memory limit of %s, which those of layout blocked are not%s",
-			sizeText(classic.ProcessBytes), limit, q.hint())}
+			admin.SizeText(classic.ProcessBytes), limit, q.hint())}
 	}
 	for _, kind := range []string{config.FilterBitmap, config.FilterBloom} {
 		k := byName[kind]
@@ -52,7 +54,7 @@ func (q *sizeRequest) recommend(kinds []kindSize) *recommended {
 		}
 		return &recommended{Kind: kind, Shards: k.Shards, Reason: fmt.Sprintf(
 			"a local one takes %s in each process, past the memory limit of %s, and this %s in Redis for all of them, in %s%s",
-			sizeText(local.ProcessBytes), limit, sizeText(k.RedisBytes), shards, q.hint())}
+			admin.SizeText(local.ProcessBytes), limit, admin.SizeText(k.RedisBytes), shards, q.hint())}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // TestFilterSizeOfTheConfiguration takes numbers of filters in a file.
@@ -126,12 +128,12 @@ func TestSizesAsText(t *testing.T) {
 		}
 	}
 	for bytes, want := range map[uint64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 999_949_999: "999.9 MB", 999_990_000: "1.0 GB", 53_916e6: "53.9 GB", 2e15: "2000.0 TB"} {
-		if got := sizeText(bytes); got != want {
+		if got := admin.SizeText(bytes); got != want {
 			t.Errorf("%d is %q, want %q", bytes, got, want)
 		}
 	}
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 30_000_000_000: "30,000,000,000"} {
-		if got := grouped(n); got != want {
+		if got := admin.Grouped(n); got != want {
 			t.Errorf("%d is %q", n, got)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/internal/loader"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // sizing is what filter size prints as JSON.
@@ -88,7 +90,7 @@ func (q *sizeRequest) exact() kindSize {
 		k.Problem = new("for numbers that lie close together: --sample shows whether they do")
 	case q.sample.NotNumeric > 0:
 		k.Problem = new(fmt.Sprintf("%s of %s IDs in the sample are no numbers below 2^64 without leading zeros",
-			grouped(uint64(q.sample.NotNumeric)), grouped(uint64(q.sample.IDs))))
+			admin.Grouped(uint64(q.sample.NotNumeric)), admin.Grouped(uint64(q.sample.IDs))))
 	default:
 		k.ProcessBytes = uint64(q.sample.advice.Exact * float64(q.ids))
 	}

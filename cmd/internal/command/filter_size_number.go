@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -55,29 +54,4 @@ func parseBytes(text string) (uint64, error) {
 		return uint64(n * unit.bytes), nil
 	}
 	return 0, errNoNumber
-}
-
-// sizeText formats a size in the largest decimal unit (kB to TB) that it reaches.
-func sizeText(bytes uint64) string {
-	for _, unit := range byteUnits {
-		if n := float64(bytes) / unit.bytes; n >= 0.99995 && !strings.Contains(unit.name, "i") {
-			if unit.bytes == 1 {
-				break
-			}
-			return fmt.Sprintf("%.1f %s", n, unit.name)
-		}
-	}
-	return fmt.Sprintf("%d B", bytes)
-}
-
-// percent formats a share, 0 to 1, as a percentage with three significant digits.
-func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
-
-// grouped formats a number with a comma before each three digits.
-func grouped(n uint64) string {
-	text := strconv.FormatUint(n, 10)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }

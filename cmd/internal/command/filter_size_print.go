@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // print writes the table and the recommendation.
@@ -14,7 +16,7 @@ func (s *sizing) print(w io.Writer) error {
 	if s.segments {
 		without = ", without segments"
 	}
-	fmt.Fprintf(w, "%s IDs, of absent ones %s may pass%s; %s, Redis with %s\n\n", grouped(s.IDs), percent(s.FalsePositiveRate), without,
+	fmt.Fprintf(w, "%s IDs, of absent ones %s may pass%s; %s, Redis with %s\n\n", admin.Grouped(s.IDs), admin.Percent(s.FalsePositiveRate), without,
 		plural(s.Processes, "process", "processes"), plural(s.Replicas, "replica", "replicas"))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KIND\tA PROCESS\tREDIS\tBYTES/ID\tHASHES\tSHARDS\tROUND TRIPS\tPASS\tIN ALL")
@@ -46,7 +48,7 @@ func (k *kindSize) row() []string {
 		if bytes == 0 {
 			return "-"
 		}
-		return sizeText(bytes)
+		return admin.SizeText(bytes)
 	}
 	number := func(n *int) string {
 		if n == nil {
@@ -58,9 +60,9 @@ func (k *kindSize) row() []string {
 	if k.RoundTrips.Most != k.RoundTrips.Least {
 		trips += " or " + strconv.Itoa(k.RoundTrips.Most)
 	}
-	pass := percent(k.FalsePositiveRate)
+	pass := admin.Percent(k.FalsePositiveRate)
 	if k.FalsePositiveRateMost > k.FalsePositiveRate {
-		pass += " to " + percent(k.FalsePositiveRateMost)
+		pass += " to " + admin.Percent(k.FalsePositiveRateMost)
 	}
 	return []string{
 		k.name(), memory(k.ProcessBytes), memory(k.RedisBytes), fmt.Sprintf("%.2f", k.BytesPerID),

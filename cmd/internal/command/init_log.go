@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/accesslog"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // maxSampled bounds the requests that init reads of a log, and maxPages the different ones.
@@ -254,7 +256,7 @@ func (s *logSample) print(w io.Writer) {
 	for _, p := range s.sorted() {
 		if p.named && shown < maxShownPages {
 			shown++
-			fmt.Fprintf(w, "  %9s  %s  (404: %s)\n", thousands(p.n), visible(p.text), percent(float64(p.missing)/float64(p.n)))
+			fmt.Fprintf(w, "  %9s  %s  (404: %s)\n", thousands(p.n), visible(p.text), admin.Percent(float64(p.missing)/float64(p.n)))
 		}
 	}
 	if shown == 0 {

@@ -15,6 +15,8 @@ import (
 	"github.com/ordergate/ordergate/internal/accesslog"
 	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/order"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // replayReport is the JSON of replay.
@@ -230,7 +232,7 @@ func (r *replayer) finish(ctx context.Context) (*replayReport, error) {
 	return report, nil
 }
 
-func thousands(n int64) string { return grouped(uint64(n)) }
+func thousands(n int64) string { return admin.Grouped(uint64(n)) }
 
 // maxFaults bounds the reasons that the text shows.
 const maxFaults = 10
@@ -252,7 +254,7 @@ func (r *replayReport) print(w io.Writer) error {
 	r.printRules(&b)
 	b.WriteByte('\n')
 	if l := r.Lookups; l.Requests > 0 {
-		line("lookups", "%s of %s refused (%s), of %s", thousands(l.Refused), thousands(l.Requests), percent(float64(l.Refused)/float64(l.Requests)), l.Orders)
+		line("lookups", "%s of %s refused (%s), of %s", thousands(l.Refused), thousands(l.Requests), admin.Percent(float64(l.Refused)/float64(l.Requests)), l.Orders)
 		if l.Unknown > 0 {
 			line("", "%s go on: their answers do not show whether the order exists (--sources or --csv does)", thousands(l.Unknown))
 		}
