@@ -251,6 +251,7 @@ release:
 	$(FETCH) nfpm buildah gcc $(if $(filter-out $(HOSTARCH),$(ARCHES)),crossgcc)
 	rm -rf $(DIST); mkdir -p $(STAGE)/completions $(STAGE)/man $(STAGE)/units
 	CGO_ENABLED=0 go build -buildvcs=false -o $(STAGE)/host ./cmd/ordergate
+	$(STAGE)/host schema | tee $(DIST)/ordergate.schema.json > $(STAGE)/ordergate.schema.json
 	for shell in bash fish zsh; do $(STAGE)/host completion $$shell > $(STAGE)/completions/ordergate.$$shell || exit 1; done
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)} go run ./cmd/internal/man $(VERSION) $(STAGE)/man
 	cp packaging/systemd/ordergate.service packaging/systemd/ordergate.socket $(STAGE)/units
@@ -278,7 +279,7 @@ release:
 	done
 	rm -r $(STAGE)
 	cp packaging/envoy.Containerfile $(DIST)
-	cd $(DIST) && sha256sum ordergate_* > SHA256SUMS
+	cd $(DIST) && sha256sum ordergate_* ordergate.schema.json > SHA256SUMS
 
 # Each fuzz target for FUZZTIME.
 FUZZTIME ?= 30s

@@ -24,7 +24,8 @@ type AnswerCondition struct {
 	// Header maps names, in any case, to RE2 patterns. A line of the header must match.
 	Header      map[string]string `mapstructure:"header"`
 	ContentType string            `mapstructure:"content_type"` // the media type, without parameters, in any case
-	JSON        JSONTests         `mapstructure:"json"`
+	// JSON maps dotted paths of members to a value, a list of values, {isnt: value} or {exists: false}.
+	JSON JSONTests `mapstructure:"json"`
 }
 
 // AnswerStatuses are statuses, one of which the answer has.

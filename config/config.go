@@ -24,39 +24,47 @@ type Config struct {
 	// Answer is that of rules without one. Without it, the status of an answer counts.
 	Answer *Answer `mapstructure:"answer"`
 
-	Listen  Listen            `mapstructure:"listen"`
-	Redis   *Redis            `mapstructure:"redis"` // nil when nothing in the file needs Redis
+	// Listen has the addresses to serve on.
+	Listen Listen `mapstructure:"listen"`
+	// Redis is where the locks and the change logs are. A file that needs none has none.
+	Redis *Redis `mapstructure:"redis"`
+	// Filters are the sets of order IDs, by name.
 	Filters map[string]Filter `mapstructure:"filters"`
+	// Sources are where filters read IDs from, by name.
 	Sources map[string]Source `mapstructure:"sources"`
-	Locks   map[string]Lock   `mapstructure:"locks"`
-	Rules   []Rule            `mapstructure:"rules"`
+	// Locks are the locks of orders, by name.
+	Locks map[string]Lock `mapstructure:"locks"`
+	// Rules are looked at in the order of the file. The first that matches a request counts.
+	Rules []Rule `mapstructure:"rules"`
 }
 
 // Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0 takes a free
 // port. An empty address is not served. A rule with lookup or dedup needs authz or http, and a rule
 // with create or settle needs proc. No two addresses may overlap.
 type Listen struct {
-	Authz string `mapstructure:"authz" default:"127.0.0.1:9191"` // gRPC ext_authz
-	Proc  string `mapstructure:"proc" default:"127.0.0.1:9192"`  // gRPC ext_proc
-	HTTP  string `mapstructure:"http"`                           // HTTP sub-requests of nginx, Traefik and Envoy
-	Admin string `mapstructure:"admin" default:"127.0.0.1:9194"` // HTTP metrics and health
+	Authz string `mapstructure:"authz" form:"address" default:"127.0.0.1:9191"` // gRPC ext_authz
+	Proc  string `mapstructure:"proc" form:"address" default:"127.0.0.1:9192"`  // gRPC ext_proc
+	HTTP  string `mapstructure:"http" form:"address"`                           // HTTP sub-requests of nginx, Traefik and Envoy
+	Admin string `mapstructure:"admin" form:"address" default:"127.0.0.1:9194"` // HTTP metrics and health
 
-	// The token of requests to the admin address that change something. Without it, operators
-	// need no token, and services can neither add IDs nor delete stored answers (/v1/...).
+	// TokenFile has the token of requests to the admin address that change something. Without a
+	// token, operators need none, and services can neither add IDs nor delete stored answers
+	// (/v1/...).
 	TokenFile string `mapstructure:"token_file"`
-	TokenEnv  string `mapstructure:"token_env" not:"token_file"`
-	Token     Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both
+	// TokenEnv is the environment variable that has the token.
+	TokenEnv string `mapstructure:"token_env" not:"token_file"`
+	Token    Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both
 
 	// AdminHosts are the host names that requests to the admin address may have, besides IP
 	// addresses and localhost.
 	AdminHosts []string `mapstructure:"admin_hosts"`
 
-	// TLS is for authz, proc and http on host:port; nil: none. Unless Insecure is set, these
-	// addresses need TLS outside of loopback, and admin needs a token there.
-	TLS      *ListenTLS `mapstructure:"tls"`
-	Insecure bool       `mapstructure:"insecure"`
+	// TLS is for authz, proc and http on host:port. Outside of loopback, these addresses need it.
+	TLS *ListenTLS `mapstructure:"tls"`
+	// Insecure allows addresses outside of loopback without TLS, and admin without a token.
+	Insecure bool `mapstructure:"insecure"`
 
-	SocketMode string `mapstructure:"socket_mode" default:"0660"` // of unix sockets, three octal digits
+	SocketMode string `mapstructure:"socket_mode" form:"mode" default:"0660"` // of unix sockets, three octal digits
 }
 
 // FileMode returns SocketMode as a number; 0 if it is invalid.
@@ -92,7 +100,7 @@ const (
 
 // Redis says where the locks and the change logs live.
 type Redis struct {
-	// Mode is the kind of server.
+	// Mode is what serves Redis. Embedded is in this process, for trials with one ordergate.
 	Mode string `mapstructure:"mode" default:"single" oneof:"single sentinel cluster embedded"`
 	// Addresses are, by mode: of exactly one server (single; default 127.0.0.1:6379), of
 	// Sentinels (sentinel), or of any nodes of the cluster, which name the others (cluster).
@@ -106,17 +114,19 @@ type Redis struct {
 	PasswordFile string `mapstructure:"password_file"`                    // read at start and for each new connection, trailing line break removed
 	PasswordEnv  string `mapstructure:"password_env" not:"password_file"` // name of an environment variable
 
-	// The same for the Sentinels, which have users of their own.
-	SentinelUsername     string `mapstructure:"sentinel_username" only:"mode=sentinel"`
+	// SentinelUsername is for the Sentinels, which have users of their own.
+	SentinelUsername string `mapstructure:"sentinel_username" only:"mode=sentinel"`
+	// SentinelPasswordFile has their password.
 	SentinelPasswordFile string `mapstructure:"sentinel_password_file" only:"mode=sentinel"`
-	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env" not:"sentinel_password_file" only:"mode=sentinel"`
+	// SentinelPasswordEnv is the environment variable with it.
+	SentinelPasswordEnv string `mapstructure:"sentinel_password_env" not:"sentinel_password_file" only:"mode=sentinel"`
 
 	// Member identifies this instance. It stays the same after a restart, and no other
-	// ordergate has it. At most 200 bytes, without #. Empty by default: package engine then
-	// derives it from the host's name and a listener's address.
+	// ordergate has it. At most 200 bytes, without #; default the host's name and a listener's
+	// address.
 	Member string `mapstructure:"member"`
 
-	TLS *TLS `mapstructure:"tls"` // nil: none. In mode sentinel also for the Sentinels
+	TLS *TLS `mapstructure:"tls"` // with the servers, in mode sentinel also with the Sentinels
 
 	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
 	// They are never printed.
@@ -152,12 +162,13 @@ const ObservedSuffix = ":observe"
 
 // Lock is one kind of per-order lock.
 type Lock struct {
-	// Kind is who may hold the lock at once.
+	// Kind is who may hold the lock at once. Fair is in the order of arrival, and quorum on most of
+	// several servers.
 	Kind string `mapstructure:"kind" default:"exclusive" oneof:"exclusive fair read write quorum semaphore"`
 	// Format is how the lock is stored: redisson excludes Java's RLock, string a SET NX PX.
 	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum"`
 	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs.
-	Key string `mapstructure:"key" default:"order:lock:{id}"`
+	Key string `mapstructure:"key" form:"lock" default:"order:lock:{id}"`
 	// Permits is how many may hold the lock at once.
 	Permits int `mapstructure:"permits" need:"the number of calls that may hold the lock at once" only:"kind=semaphore" min:"1" max:"1000000"`
 	// Quorum names the servers, most of which must grant the lock.

@@ -17,6 +17,7 @@ import (
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
+//	form          of text, for the schema: address, lock, mode or name
 //	need          what to give: the key must not be missing or empty
 //
 // What concerns several keys at once is code, in the validator. So are defaults that depend on
@@ -31,6 +32,7 @@ type declaration struct {
 	aliases   map[string]string
 	only      []condition // one of which must hold
 	not, need string
+	form      string
 }
 
 // condition holds if another key of the same mapping has one of the words, or without words, if
@@ -59,7 +61,7 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 		if key == "" || key == "-" {
 			continue
 		}
-		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), aliases: make(map[string]string)}
+		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), aliases: make(map[string]string)}
 		value := func(tag string) (v reflect.Value) {
 			if text, has := f.Tag.Lookup(tag); has {
 				read, problem := fromText(text, f.Type)

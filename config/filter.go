@@ -35,7 +35,8 @@ const (
 
 // Filter is one set of order IDs.
 type Filter struct {
-	// Kind is where the filter's bits are, and how.
+	// Kind is what the filter is: Bloom filters in memory (local) or in Redis, layered memory before
+	// Redis, or numbers that are never wrong (exact).
 	Kind string `mapstructure:"kind" default:"local" oneof:"local exact redis-bloom redis-bitmap redisson layered"`
 	// Capacity is the number of IDs that the filter is made for. At ten bits an ID, the most is a
 	// terabit.
@@ -50,13 +51,14 @@ type Filter struct {
 	// Freshness is the condition for Absent; default a window of 500ms, or none in a file that
 	// uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
+	// ChangeLog is the list of new IDs in Redis. All instances need the same.
 	ChangeLog ChangeLog `mapstructure:"change_log"`
 
 	// ShareLoad lets one instance read the sources when several start at once. The others
 	// take its snapshot from Redis. Not for kinds in Redis; default true in a file that uses
-	// Redis, if the filter has tables among its sources. EnsureDefaults makes it non-nil.
+	// Redis, if the filter has tables among its sources.
 	ShareLoad *bool `mapstructure:"share_load"`
-	// Reconcile compares the tables with the filter in the background; nil: it does not.
+	// Reconcile compares the tables with the filter in the background.
 	Reconcile *Reconcile `mapstructure:"reconcile"`
 
 	// StaleAfter bounds the time since the filter last read the change log to its end. After
@@ -66,15 +68,15 @@ type Filter struct {
 	// the filter raises an alert, and grows if it has Expand; 0: never.
 	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate" default:"0" min:"0" max:"0.5"`
 	// Verify is the share of refused lookups whose order is looked for in the tables, and the share
-	// that goes on to the backend: "1/n", or off. Default [DefaultVerify]; off with segments whose
+	// that goes on to the backend: "1/n", or off. Default 1/10000; off with segments whose
 	// older orders are absent.
 	Verify string `mapstructure:"verify"`
 
-	// Layout is that of the bits in memory.
+	// Layout is where the bits of an ID lie: in one cache line (blocked) or anywhere, with less memory.
 	Layout   string    `mapstructure:"layout" default:"blocked" oneof:"blocked classic" only:"kind=local,layered"`
-	Segments *Segments `mapstructure:"segments"` // nil: the filter keeps all orders
-	Expand   *Expand   `mapstructure:"expand"`   // not of kinds exact and redisson; nil: beyond its capacity, more absent IDs pass
-	Snapshot *Snapshot `mapstructure:"snapshot"` // of the part in memory; nil: none
+	Segments *Segments `mapstructure:"segments"` // makes the filter drop old orders
+	Expand   *Expand   `mapstructure:"expand"`   // makes the filter grow, not of kinds exact and redisson. Without it, more absent IDs pass beyond the capacity
+	Snapshot *Snapshot `mapstructure:"snapshot"` // file of the part in memory, which a restart reads
 
 	// RedisKind is the kind of the part in Redis.
 	RedisKind string `mapstructure:"redis_kind" default:"redis-bitmap" oneof:"redis-bloom redis-bitmap redisson" only:"kind=layered"`
@@ -82,7 +84,7 @@ type Filter struct {
 	KeyPrefix string `mapstructure:"key_prefix"`
 	// Shards are the parts of a filter in Redis, in slots of their own; default 1.
 	Shards int `mapstructure:"shards" min:"1" max:"16384"`
-	// Codec is that of the Java services.
+	// Codec is how the Java services write: default is Kryo5, string StringCodec.
 	Codec string `mapstructure:"codec" default:"default" oneof:"default string" only:"kind=redisson redis_kind=redisson"`
 	// Elements is the type of their RBloomFilter; long is for codec default.
 	Elements string `mapstructure:"elements" default:"string" oneof:"string long" only:"kind=redisson redis_kind=redisson"`
@@ -164,7 +166,7 @@ type Segments struct {
 type Expand struct {
 	// AtFill is the share of the capacity at which the filter grows.
 	AtFill float64 `mapstructure:"at_fill" default:"0.8" min:"0.1" max:"1"`
-	// By is the factor of the capacity.
+	// By is the factor of a growth.
 	By float64 `mapstructure:"by" default:"1.5" min:"1.1" max:"16"`
 	// How is the way to grow; default rebuild with sources and without segments, else layers.
 	How string `mapstructure:"how" oneof:"rebuild layers"`
@@ -189,7 +191,7 @@ const (
 
 // Source has order IDs to read: a file or a table.
 type Source struct {
-	// Kind is that of the source. Mariadb and postgresql are other names of mysql and postgres.
+	// Kind is a file (csv) or a database. Mariadb and postgresql are other names of mysql and postgres.
 	Kind string `mapstructure:"kind" need:"the kind of source: csv, mysql or postgres" oneof:"csv mysql postgres" alias:"mariadb=mysql postgresql=postgres"`
 	// Path is the file, with one ID a line.
 	Path string `mapstructure:"path" only:"kind=csv" need:"the path of a file with one ID a line"`

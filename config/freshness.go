@@ -34,7 +34,7 @@ const (
 
 // windowMapping is the form of [Freshness] as a mapping.
 type windowMapping struct {
-	Window time.Duration `mapstructure:"window"`
+	Window time.Duration `mapstructure:"window"` // how long after a read of the change log a miss is absent, 100ms to 10s
 }
 
 // freshness reads a [Freshness]. The tree of values has it as one struct, so a variable

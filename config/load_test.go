@@ -25,6 +25,7 @@ func mustParse(t *testing.T, text string, e env) *Config {
 	if err != nil {
 		t.Fatalf("parsing: %v", err)
 	}
+	schemaAgrees(t, text, nil)
 	return c
 }
 
@@ -39,7 +40,9 @@ func violations(t *testing.T, text string, e env) []string {
 	if c != nil {
 		t.Error("a refused file has a value")
 	}
-	return strings.Split(err.Error(), "\n")
+	lines := strings.Split(err.Error(), "\n")
+	schemaAgrees(t, text, lines)
+	return lines
 }
 
 func TestGoodFileIsReadAsItStands(t *testing.T) {

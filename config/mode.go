@@ -88,14 +88,14 @@ const modeForms = ModeEnforce + ", " + ModeObserve + ", {" + ModeEnforce + ": 10
 
 // modeMapping is the form of [Mode] as a mapping.
 type modeMapping struct {
-	Enforce Share `mapstructure:"enforce"`
+	Enforce Share `mapstructure:"enforce"` // a percentage of the orders, or requests with a header
 }
 
 // shareMapping is the form of [Share] as a mapping.
 type shareMapping struct {
-	Header string `mapstructure:"header"`
-	Value  string `mapstructure:"value"`
-	Locks  bool   `mapstructure:"locks"`
+	Header string `mapstructure:"header"` // its name, in any case
+	Value  string `mapstructure:"value"`  // 1 to 256 visible characters; default any
+	Locks  bool   `mapstructure:"locks"`  // confirms it for a rule with a lock, which excludes only calls with the header
 }
 
 // mode reads a [Mode].

@@ -14,6 +14,9 @@ import (
 // Once has the answers of finished calls stored, and given again to later calls for the same.
 // It stands in a rule, in settle or in create. Without By it is for the order that the rule
 // settles.
+//
+// With Forget, [Config.EnsureDefaults] adds the names of the file behind [OnceAll], and sets Keep to
+// how long earlier calls store no answers.
 type Once struct {
 	// By are the parts of a key: "idempotency-key", "body", or {header: name}. Calls with the
 	// same key are the same call. Default in create: idempotency-key.
@@ -39,29 +42,28 @@ type Once struct {
 	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
 	// done is stored.
 	MaxBody int      `mapstructure:"max_body" min:"0" max:"1048576"`
-	Headers []string `mapstructure:"headers"` // that are stored, in any case; default content-type and location
+	Headers []string `mapstructure:"headers"` // headers that are stored, in any case; default content-type and location
 
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
 	// Default the rule's name. Only without By.
-	Name string `mapstructure:"name"`
+	Name string `mapstructure:"name" form:"name"`
 	// Forget has a call that undoes a settlement delete the stored answers of its order: true
-	// for all names, or a list of names of rules with the same lock. Excludes all else. A configuration that
-	// is complete has the names of this file behind [OnceAll], and in Keep how long earlier calls store none.
+	// for all names, or a list of names of rules with the same lock. Excludes all else.
 	Forget OnceNames `mapstructure:"forget"`
 
-	// These are for the lock of a key, with By.
-	Wait Wait `mapstructure:"wait"` // for the first call to end; default one try
+	// Wait is that for the first call with a key to end, with By; default one try.
+	Wait Wait `mapstructure:"wait"`
 	// Lease is that of the lock; default one and a half times Hold.
 	Lease time.Duration `mapstructure:"lease" min:"1s" max:"1h"`
 	// Hold is that after an unknown outcome; default 90s, or two thirds of a given Lease.
 	Hold time.Duration `mapstructure:"hold" min:"1s" max:"24h"`
 
-	Duplicate   Reply `mapstructure:"duplicate"`   // the order was settled by another rule of this name, or with other orders; default 409
-	Mismatch    Reply `mapstructure:"mismatch"`    // fingerprint refuses; default 422
-	InUse       Reply `mapstructure:"in_use"`      // the first call with the key has not ended; default 409, Retry-After 1s
-	Missing     Reply `mapstructure:"missing"`     // no key, or a malformed one; default 400
-	Unavailable Reply `mapstructure:"unavailable"` // Redis does not answer, in a rule without settle; default 503, Retry-After 1s
+	Duplicate   Reply `mapstructure:"duplicate"`   // the answer if the order was settled by another rule of this name, or with other orders; default 409
+	Mismatch    Reply `mapstructure:"mismatch"`    // the answer if fingerprint refuses; default 422
+	InUse       Reply `mapstructure:"in_use"`      // the answer while the first call with the key has not ended; default 409, Retry-After 1s
+	Missing     Reply `mapstructure:"missing"`     // the answer without a key, or to a malformed one; default 400
+	Unavailable Reply `mapstructure:"unavailable"` // the answer while Redis does not answer, in a rule without settle; default 503, Retry-After 1s
 }
 
 // OnceParts are parts of a key: [OnceIdempotencyKey], [OnceBody], or [OnceHeader] with a name in

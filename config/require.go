@@ -19,18 +19,18 @@ type Condition struct {
 	Latch   string          `mapstructure:"latch"`   // a countdown latch of Redisson that stands at 0, or does not exist
 	Exists  string          `mapstructure:"exists"`  // a key that exists
 	Missing string          `mapstructure:"missing"` // a key that does not exist
-	Value   *ValueCondition `mapstructure:"value"`
-	Geo     *GeoCondition   `mapstructure:"geo"`
-	Time    *TimeCondition  `mapstructure:"time"`
+	Value   *ValueCondition `mapstructure:"value"`   // compares the string of a key
+	Geo     *GeoCondition   `mapstructure:"geo"`     // compares the distance of two members of a GEO set
+	Time    *TimeCondition  `mapstructure:"time"`    // a part of each day
 
-	Otherwise Reply `mapstructure:"otherwise"` // default 425, Retry-After 1s
+	Otherwise Reply `mapstructure:"otherwise"` // the answer if it does not hold; default 425, Retry-After 1s
 }
 
 // ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
 type ValueCondition struct {
-	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""`
-	Is    string `mapstructure:"is"`     // the key has this value
-	IsNot string `mapstructure:"is_not"` // it has another one, or does not exist
+	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""` // a key in Redis
+	Is    string `mapstructure:"is"`                                     // the key has this value
+	IsNot string `mapstructure:"is_not"`                                 // it has another one, or does not exist
 	// Codec is that of a Java service that wrote the value.
 	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
@@ -38,10 +38,10 @@ type ValueCondition struct {
 // GeoCondition compares the distance of two members of a GEO set. Member and To are templates
 // as keys are. A member that does not exist is not within any distance.
 type GeoCondition struct {
-	Key    string `mapstructure:"key" need:"the key of a GEO set"`
-	Member string `mapstructure:"member" need:"a member of the set, such as \"{id}\""`
-	To     string `mapstructure:"to" need:"a member of the set, such as \"{header:x-store}\""`
-	Within string `mapstructure:"within" need:"a distance, such as 500m"` // 0 to 30000km, in m, km, ft or mi: "500m"
+	Key    string `mapstructure:"key" need:"the key of a GEO set"`                             // of a GEO set
+	Member string `mapstructure:"member" need:"a member of the set, such as \"{id}\""`         // a member of the set
+	To     string `mapstructure:"to" need:"a member of the set, such as \"{header:x-store}\""` // another member
+	Within string `mapstructure:"within" need:"a distance, such as 500m"`                      // 0 to 30000km, in m, km, ft or mi: "500m"
 	// Codec is that of a Java service that wrote the members.
 	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }

@@ -22,7 +22,7 @@ const (
 // Rule is what to do with the requests that match it.
 type Rule struct {
 	// Name is unlike that of other rules: [a-z0-9][a-z0-9_-]{0,62}.
-	Name string `mapstructure:"name" need:"a name of its own, such as order-lookup"`
+	Name string `mapstructure:"name" form:"name" need:"a name of its own, such as order-lookup"`
 	// Match selects the requests.
 	Match Match `mapstructure:"match"`
 	// Backend is how the service reads a request; default that of the file.
@@ -38,19 +38,20 @@ type Rule struct {
 	JSONWithoutType string `mapstructure:"json_without_type" oneof:"accept refuse"`
 
 	Pass bool `mapstructure:"pass"` // exempts matching requests; excludes id, parts, invalid, lookup, create, settle and once
-	IDs  []ID `mapstructure:"id"`   // at most 8, in different locations; a mapping in the file is a list of one
+	IDs  []ID `mapstructure:"id"`   // where the order ID is: at most 8 entries, in different locations; a mapping in the file is a list of one
 	// Parts are what the ID is unique within, such as a tenant, by name: at most 4, and at most 8
 	// with the entries of id. Each request must have all of them. They are those in the key of
 	// the rule's lock, and those of its filter.
 	Parts   map[string]ID `mapstructure:"parts"`
 	names   []string      // see PartNames
 	Answer  *Answer       `mapstructure:"answer"`  // what the backend's answers mean; default that of the file
-	Invalid Reply         `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
-	Lookup  *Lookup       `mapstructure:"lookup"`
-	Create  *Create       `mapstructure:"create"` // excludes settle and lookup
-	Settle  *Settle       `mapstructure:"settle"`
-	Once    *Once         `mapstructure:"once"` // answers that are stored by a key in the request, or of the order that settle names
-	Mode    Mode          `mapstructure:"mode"` // default enforce
+	Invalid Reply         `mapstructure:"invalid"` // the answer to a malformed ID; default 400; with an empty body, the gate describes the fault
+	// Lookup refuses requests for orders that certainly do not exist.
+	Lookup *Lookup `mapstructure:"lookup"`
+	Create *Create `mapstructure:"create"` // makes an order, whose ID is learned from the answer; excludes settle and lookup
+	Settle *Settle `mapstructure:"settle"` // holds a lock around the call
+	Once   *Once   `mapstructure:"once"`   // answers that are stored by a key in the request, or of the order that settle names
+	Mode   Mode    `mapstructure:"mode"`   // enforce, observe (decide and count, change nothing), {enforce: 10%} or {enforce: {header: x-canary}}; default enforce
 }
 
 // How the literal segments of a path are compared.
@@ -70,8 +71,8 @@ type QueryValues []string
 
 // Match selects requests. All of its conditions must hold.
 type Match struct {
-	Methods []string `mapstructure:"methods"` // upper case; at least one
-	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
+	Methods []string `mapstructure:"methods"` // methods in upper case, at least one
+	Path    string   `mapstructure:"path"`    // a template, such as "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
 	// Query maps parameters that the query must have to their values, one of which it has as
 	// written. Names have 1 to 128 letters, digits, _ and -; values 1 to 256 visible ASCII
 	// characters but & ; and #, with a letter or digit among them.
@@ -117,10 +118,10 @@ const (
 type ID struct {
 	Path   string `mapstructure:"path"`   // the name of a {segment} of match.path
 	Query  string `mapstructure:"query"`  // a parameter
-	Header string `mapstructure:"header"` // in any case; [Config.EnsureDefaults] makes it lower
+	Header string `mapstructure:"header"` // a header, its name in any case
 	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
-	Cookie string `mapstructure:"cookie"`
+	Cookie string `mapstructure:"cookie"` // a cookie
 
 	Optional bool `mapstructure:"optional"` // not in rules that settle, the same in all entries: a request may have no ID
 	// JSONType is how the ID is written.
@@ -134,16 +135,16 @@ type ID struct {
 	// MaxBody bounds the body, in bytes.
 	MaxBody int `mapstructure:"max_body" default:"65536" min:"1" max:"1048576" only:"json form"`
 
-	// Format is that of the ID.
+	// Format is what an ID looks like.
 	Format    string `mapstructure:"format" default:"digits" oneof:"digits uuid timestamped snowflake pattern"`
-	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1
-	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
-	Max       IDMax  `mapstructure:"max"`        // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
-	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
+	MinLength int    `mapstructure:"min_length"`                                                              // the shortest ID in bytes, not with uuid; default 1
+	MaxLength int    `mapstructure:"max_length"`                                                              // the longest ID in bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
+	Max       IDMax  `mapstructure:"max"`                                                                     // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
+	Pattern   string `mapstructure:"pattern" only:"format=pattern" need:"an RE2 expression for the whole ID"` // RE2, matched against the whole ID
 	// Case is that of letters in the canonical form, with formats uuid and pattern; fold is another
 	// name of lower. Default lower for uuid, as_is for pattern.
 	Case string `mapstructure:"case" oneof:"lower upper as_is" alias:"fold=lower"`
-	Time IDTime `mapstructure:"time"` // with formats timestamped and snowflake
+	Time IDTime `mapstructure:"time" only:"format=timestamped,snowflake"` // where the creation time is
 }
 
 // FoldsCase reports whether IDs that differ in the case of letters are one.
@@ -156,29 +157,33 @@ type IDMax string
 // for snowflake. A timestamped ID has either a layout or an epoch. A layout is one of package time without separators: a year
 // (2006 or 06), a day (01 and 02, or 002), and optionally 15, 04 and 05.
 type IDTime struct {
-	Layout string `mapstructure:"layout"` // default 20060102150405, without an epoch
+	Layout string `mapstructure:"layout"` // of package time, of digits only; default 20060102150405, without an epoch
 	At     int    `mapstructure:"at"`     // offset of the first digit of the date, in bytes; default 0
 	Epoch  string `mapstructure:"epoch"`  // snowflake: RFC 3339, the time of 0 milliseconds; timestamped: the unit since 1970, ms (13 digits) or s (10); no default
-	Shift  int    `mapstructure:"shift"`  // bits below the milliseconds, 0 to 32; default 22
+	// Shift is the number of bits below the milliseconds, of format snowflake; default 22. The
+	// other 31 of 63 count the milliseconds of three weeks.
+	Shift int `mapstructure:"shift" min:"0" max:"32"`
 }
 
 // Lookup refuses requests for absent orders.
 type Lookup struct {
+	// Filter is the name of a filter.
 	Filter string `mapstructure:"filter" need:"the name of a filter"`
-	Absent Reply  `mapstructure:"absent"` // default 404 {"error":"order not found"}
+	Absent Reply  `mapstructure:"absent"` // the answer; default 404 {"error":"order not found"}
 }
 
 // Create learns the ID of a new order from the backend's answer.
 type Create struct {
+	// Filter is the name of a filter.
 	Filter string `mapstructure:"filter" need:"the name of a filter"`
-	Learn  Learn  `mapstructure:"learn"`
-	Dedup  *Dedup `mapstructure:"dedup"` // nil: a create of an order that exists goes on, too
-	Once   *Once  `mapstructure:"once"`  // by an Idempotency-Key, unless it has by
+	Learn  Learn  `mapstructure:"learn"` // where the answer has the new ID, or the word table
+	Dedup  *Dedup `mapstructure:"dedup"` // refuses a create of an order that exists
+	Once   *Once  `mapstructure:"once"`  // stored answers, by an Idempotency-Key unless it has by
 	// Lock is taken for the order that the request names, until its answer is learned: two
-	// creates of one ID do not run at once. "": none.
+	// creates of one ID do not run at once.
 	Lock        string `mapstructure:"lock"`
-	Busy        Reply  `mapstructure:"busy"`        // with lock; default 409, Retry-After 1s
-	Unavailable Reply  `mapstructure:"unavailable"` // with lock; default 503, Retry-After 1s
+	Busy        Reply  `mapstructure:"busy"`        // another create of the order runs; default 409, Retry-After 1s
+	Unavailable Reply  `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
 }
 
 // Learn is the location of the new ID in the answer to a create. Exactly one of Table, ResponseJSON
@@ -187,16 +192,17 @@ type Learn struct {
 	// Table means that no answer names its order: learn: table. The filter's followed tables do.
 	Table          bool   `mapstructure:"table"`
 	ResponseJSON   string `mapstructure:"response_json"`   // dotted path of a field
-	ResponseHeader string `mapstructure:"response_header"` // in any case; [Config.EnsureDefaults] makes it lower
+	ResponseHeader string `mapstructure:"response_header"` // the name of a header, in any case
 	Pattern        string `mapstructure:"pattern"`         // RE2, searched in that text; its one group is the ID; default the whole text
 }
 
 // Settle holds a lock around the call.
 type Settle struct {
+	// Lock is the name of a lock.
 	Lock        string      `mapstructure:"lock" need:"the name of a lock"`
 	By          []Place     `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
-	Limit       *Limit      `mapstructure:"limit"`       // nil: none
-	Once        *Once       `mapstructure:"once"`        // the stored answer of the order; nil: none
+	Limit       *Limit      `mapstructure:"limit"`       // bounds the calls at once with the same second ID
+	Once        *Once       `mapstructure:"once"`        // the stored answer of the order
 	Require     []Condition `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
 	Busy        Reply       `mapstructure:"busy"`        // default 409, Retry-After 1s
 	Unavailable Reply       `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s

@@ -11,10 +11,7 @@ import (
 	"github.com/ordergate/ordergate/internal/orderid"
 )
 
-const (
-	maxDigits = 64 // bytes; no backend counts with longer numbers
-	maxShift  = 32 // bits; the other 31 of 63 count the milliseconds of three weeks
-)
+const maxDigits = 64 // bytes; no backend counts with longer numbers
 
 // format checks the format, the lengths, the pattern and the time of an ID.
 func (v *validator) format(path string, id ID) {
@@ -121,21 +118,19 @@ func (v *validator) max(path string, id ID) {
 }
 
 func (v *validator) pattern(path string, id ID) {
+	if id.Format != FormatPattern || id.Pattern == "" {
+		return
+	}
 	at := path + ".pattern"
-	switch {
-	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern != "", "an RE2 expression for the whole ID"):
-		_, err := regexp.Compile(id.Pattern)
-		if err == nil {
-			// The gate compiles this longer form, which alone may be too deep or too large.
-			_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
-		}
-		if err != nil {
-			v.notRegexp(at, err)
-		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, isBrace) {
-			v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
-		}
-	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.discarded[path+".format"]:
-		v.reject(at, "is for format pattern only: set it, or remove this")
+	_, err := regexp.Compile(id.Pattern)
+	if err == nil {
+		// The gate compiles this longer form, which alone may be too deep or too large.
+		_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
+	}
+	if err != nil {
+		v.notRegexp(at, err)
+	} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, isBrace) {
+		v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
 	}
 }
 
@@ -173,10 +168,7 @@ func (v *validator) time(path string, id ID) {
 	case id.Format == FormatSnowflake:
 		v.option(at, "layout", t.Layout != "", false, "format timestamped")
 		v.option(at, "at", t.At != 0, false, "format timestamped")
-		between(v, at+".shift", t.Shift, 0, maxShift)
 		v.epoch(path, t.Epoch)
-	case t != IDTime{} || v.given(at):
-		v.reject(at, "is for formats timestamped and snowflake only: set one of them, or remove this")
 	}
 }
 
