@@ -19,7 +19,7 @@ const (
 	pathForwardAuth = "/check/forward-auth" // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
 	pathAnswer      = "/answer/"            // a rule's name and a refusal's name follow
 	pathForged      = "/answer/forged"      // not under a rule's name: a slash follows those
-	pathProof       = "/answer/doctor-"     // the nonce of a mark follows, and no slash
+	pathProof       = "/answer/doctor-"     // the nonce of a mark follows, or why it is not valid
 )
 
 // headerAnswer names to nginx the path of the answer for the client: auth_request accepts
@@ -122,6 +122,10 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer.(*httpReply).write(w)
 			return
 		}
+		if nonce == gate.MarkForged || nonce == gate.MarkExpired || nonce == gate.MarkRepeated {
+			proofReply(gate.RefusedMark(nonce)).write(w)
+			return
+		}
 	}
 	switch r.RequestURI {
 	case pathForged:
@@ -179,8 +183,8 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *ga
 // respond decides. It treats the body as unseen, because nginx and Traefik do not send the
 // original's body. A rule that needs the body gets the verdict "unknown".
 func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *gateReplies, req order.Request) {
-	if mark, ok := h.marks.Take(gate.MarkIn(req.Header)); ok {
-		h.prove(w, r, replies.gate, &mark, req)
+	if mark, result := h.marks.Take(gate.MarkIn(req.Header)); result != "" {
+		h.prove(w, r, replies.gate, &mark, result, req)
 		return
 	}
 	d := replies.gate.Screen(r.Context(), req)
@@ -205,19 +209,31 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	}
 }
 
-// prove answers a marked request with what it has seen of it, as a refusal.
-func (h *httpHandler) prove(w http.ResponseWriter, r *http.Request, g *gate.Gate, mark *gate.Mark, req order.Request) {
-	report := g.Report(gate.AdapterHTTP, mark, req)
-	report.RawLines = true
-	reply := report.Reply()
-	headers := []gate.Header{{Name: gate.HeaderVerdict, Value: gate.VerdictNone.String()}}
+// prove answers a marked request with what it has seen of it, or why its mark is not valid, as a
+// refusal.
+func (h *httpHandler) prove(w http.ResponseWriter, r *http.Request, g *gate.Gate, mark *gate.Mark, result string, req order.Request) {
+	answer, name := proofReply(gate.RefusedMark(result)), result
+	if result == gate.MarkTaken {
+		report := g.Report(gate.AdapterHTTP, mark, req)
+		report.RawLines = true
+		answer, name = proofReply(report.Reply()), mark.Nonce
+	}
 	if r.RequestURI != pathNginx {
-		newHTTPReply(http.StatusForbidden, reply.Body, append(headers, reply.Headers()...)...).write(w)
+		answer.status = max(answer.status, http.StatusForbidden)
+		answer.write(w)
 		return
 	}
-	h.proofs.Store(mark.Nonce, newHTTPReply(reply.Status, reply.Body, append(headers, reply.Headers()...)...))
-	time.AfterFunc(gate.MarkValid, func() { h.proofs.Delete(mark.Nonce) })
-	newHTTPReply(http.StatusForbidden, "", append(headers, gate.Header{Name: headerAnswer, Value: pathProof + mark.Nonce})...).write(w)
+	if result == gate.MarkTaken {
+		h.proofs.Store(name, answer)
+		time.AfterFunc(gate.MarkValid, func() { h.proofs.Delete(name) })
+	}
+	newHTTPReply(http.StatusForbidden, "", verdictNone, gate.Header{Name: headerAnswer, Value: pathProof + name}).write(w)
+}
+
+var verdictNone = gate.Header{Name: gate.HeaderVerdict, Value: gate.VerdictNone.String()}
+
+func proofReply(r gate.Reply) *httpReply {
+	return newHTTPReply(r.Status, r.Body, append(r.Headers(), verdictNone)...)
 }
 
 // isPath reports whether a target is a path, or the "*" of OPTIONS. Traefik forwards others

@@ -10,7 +10,7 @@ import (
 )
 
 // prove answers a marked request, or sends it on to ext_proc. Nothing else happens to it. It returns
-// nil for any other request.
+// nil for a request without a mark.
 func (s *Server) prove(ctx context.Context, g *gate.Gate, c *check, req order.Request) (*reply, error) {
 	text, fromProc := gate.MarkIn(c), false
 	if s.seal != nil && text == "" && gate.IsSealed(req.Target) { // by ext_proc, if that stands before ext_authz
@@ -19,10 +19,12 @@ func (s *Server) prove(ctx context.Context, g *gate.Gate, c *check, req order.Re
 			fromProc = text != ""
 		}
 	}
-	mark, ok := s.marks.Take(text)
+	mark, result := s.marks.Take(text)
 	switch {
-	case !ok:
+	case result == "":
 		return nil, nil
+	case result != gate.MarkTaken:
+		return deny(gate.RefusedMark(result), gate.VerdictNone)
 	case mark.Stage != gate.StageAuthz && s.seal != nil && !fromProc:
 		reply, err := allow(gate.VerdictNone, false, c.forged())
 		if err != nil {

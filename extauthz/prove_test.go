@@ -36,7 +36,7 @@ func TestProve(t *testing.T) {
 	if r := reportIn(request("/both/42", text).GetDeniedResponse().GetBody()); r == nil || r.Rule != "both" || !r.Named || r.Sealed || r.Adapter != gate.AdapterAuthz {
 		t.Errorf("report %+v", r)
 	}
-	if r := request("/orders/43", text).GetDeniedResponse(); r.GetStatus().GetCode() != 404 {
+	if r := request("/orders/42", text).GetDeniedResponse(); r.GetStatus().GetCode() != 400 || r.GetBody() != gate.RefusedMark(gate.MarkRepeated).Body {
 		t.Errorf("a lookup with a used mark: %v", r)
 	}
 	text = seal.Sign(gate.NewMark(gate.StageProc, "both", 0))
@@ -78,7 +78,12 @@ func TestProveHTTP(t *testing.T) {
 	if b, _ := ask(t, addr, subrequest("GET", a.Answer)); b.Status != 500 {
 		t.Errorf("nginx, the answer again: %+v", b)
 	}
-	if a, _ := ask(t, addr, nginxAsks("/orders/42", gate.HeaderDoctor+": forged")); a.Status != 403 || a.Answer != pathForged {
-		t.Errorf("a forged mark: %+v", a)
+	refused := gate.RefusedMark(gate.MarkForged)
+	a, _ = ask(t, addr, nginxAsks("/orders/42", gate.HeaderDoctor+": forged"))
+	if b, _ := ask(t, addr, subrequest("GET", a.Answer)); a.Status != 403 || b.Status != 400 || b.Body != refused.Body {
+		t.Errorf("nginx, a forged mark: %+v %+v", a, b)
+	}
+	if a, _ := ask(t, addr, traefikAsks("/orders/42", gate.HeaderDoctor+": forged")); a.Status != 403 || a.Body != refused.Body {
+		t.Errorf("Traefik, a forged mark: %+v", a)
 	}
 }

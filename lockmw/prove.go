@@ -13,7 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/wait"
 )
 
-// proofOf returns the proof of a marked request; nil: it is any other. The mark of a sealed request is in
+// proofOf returns the proof of a marked request; nil: it has no mark. The mark of a sealed request is in
 // its path. Without ext_authz it is in its header, and is copied to text. It is kept out of the frame of
 // Process, whose stack stays while a call waits.
 //
@@ -22,11 +22,11 @@ func (s *Server) proofOf(req *order.Request, text *string, sealed bool) *proof {
 	if !sealed && s.opts.Marks != nil {
 		*text = gate.MarkIn(req.Header)
 	}
-	mark, ok := s.opts.Marks.Take(*text)
-	if !ok {
+	mark, result := s.opts.Marks.Take(*text)
+	if result == "" {
 		return nil
 	}
-	return &proof{server: s, req: *req, mark: mark, sealed: sealed}
+	return &proof{server: s, req: *req, mark: mark, result: result, sealed: sealed}
 }
 
 // proof is the stream of a marked request. It takes no lock and changes nothing.
@@ -37,6 +37,7 @@ type proof struct {
 	gate   *gate.Gate
 	req    order.Request
 	mark   gate.Mark
+	result string // of Take
 	sealed bool
 	report *gate.Report
 }
@@ -44,6 +45,9 @@ type proof struct {
 // prove answers a marked request with what it has seen of it. One that asks for ext_authz goes on, if
 // it has not come from there: ext_authz may stand behind ext_proc.
 func (s *Server) prove(p *proof, text string) error {
+	if p.result != gate.MarkTaken {
+		return p.stream.Send(immediate(gate.RefusedMark(p.result), gate.VerdictNone))
+	}
 	if p.mark.Stage == gate.StageAuthz && !p.sealed && s.opts.Seal != nil {
 		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
 		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))

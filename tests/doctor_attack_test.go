@@ -1,12 +1,17 @@
 package tests
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -38,8 +43,8 @@ func (a answer) report() *gate.Report {
 	return &r
 }
 
-// TestMarksAttacked has clients forge marks, and use those of others. Each such request is the
-// settlement that it would be without: it has its lock at the backend, and no mark.
+// TestMarksAttacked has clients forge marks, and use those of others. ordergate refuses each such
+// request, and none reaches the backend.
 func TestMarksAttacked(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
@@ -65,19 +70,18 @@ func TestMarksAttacked(t *testing.T) {
 		t.Error("a marked request has taken the lock")
 	}
 	forged := strings.Replace(s.mark("authz", ""), "authz", "proc", 1)
-	for name, mark := range map[string]string{"used": used, "forged": forged, "nonsense": "x", "of another stage": strings.Replace(used, "proc.", "backend.", 1)} {
-		a := send(mark, settle)
-		requests := b.seen()
-		if a.status != 200 || a.report() != nil || len(requests) == 0 {
-			t.Fatalf("%s: %d %s", name, a.status, a.body)
+	for name, tt := range map[string]struct{ mark, result string }{
+		"used": {used, "repeated"}, "forged": {forged, "forged"}, "nonsense": {"x", "forged"}, "of another stage": {strings.Replace(used, "proc.", "backend.", 1), "forged"},
+	} {
+		for _, request := range [][2]string{{"POST", settle}, {"GET", "/orders/4711"}, {"GET", "/orders/5"}, {"GET", "/other"}} {
+			a := s.must(request[0], request[1], "", "x-ordergate-doctor", tt.mark)
+			if a.status != 400 || a.report() != nil || !strings.Contains(a.body, `"ordergate_mark":"`+tt.result+`"`) || a.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s, %s: %d %s", name, request, a.status, a.body)
+			}
 		}
-		last := requests[len(requests)-1]
-		if last.URL.Path != settle || last.Header.Get("x-ordergate-fence") == "" || last.Header.Get("x-ordergate-doctor") != "" || b.body(last) != body {
-			t.Errorf("%s: the backend has %s with %v and %q", name, last.URL, last.Header, b.body(last))
+		if n := len(b.seen()); n != 0 {
+			t.Errorf("%s: %d requests have reached the backend", name, n)
 		}
-	}
-	if a := s.must("GET", "/orders/4711", "", "x-ordergate-doctor", used); a.status != 404 || a.verdict != "absent" {
-		t.Errorf("a lookup with a used mark: %d %s", a.status, a.verdict)
 	}
 	before := len(b.seen())
 	if a, err := s.send(t.Context(), "POST", settle, body, "x-ordergate-doctor", strings.Repeat("proc.", 200_000)); err == nil && a.status != 431 || len(b.seen()) > before {
@@ -120,6 +124,29 @@ func TestMarksOfTwoInstances(t *testing.T) {
 	bedtest.Eventually(t, "a mark with another key is taken", taken(s))
 }
 
+// TestDoctorOfTwoDeployments has one or both of the filters ask an ordergate with another Redis.
+func TestDoctorOfTwoDeployments(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "the module is one instance")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortWaits(t)})
+	other := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortWaits(t)})
+	for want, authz := range map[string]*stack{
+		"FAIL  attachment: an ordergate has refused the mark: a proxy has changed the mark, or that ordergate has another Redis":                           other,
+		"FAIL  rule commission-settle, POST ext_proc: its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (503)": s,
+	} {
+		mixed := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}
+		mixed.envoy = s.Envoy(check(t)(s.EnvoyExample(s.GateAddr(authz.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr())))
+		mixed.url = "http://" + s.ListenerAddr(mixed.envoy, "orders")
+		if out, code := mixed.doctor("--to-backend"); code != 1 || !strings.Contains(out, want) {
+			t.Errorf("no %q in (exit status %d):\n%s", want, code, out)
+		}
+	}
+	for _, r := range b.seen() {
+		t.Errorf("the backend has %s %s", r.Method, r.URL)
+	}
+}
+
 // TestSealedMark uses the path that ext_authz has made of a marked request, as an access log shows it
 // of one that ext_proc does not answer.
 func TestSealedMark(t *testing.T) {
@@ -142,5 +169,120 @@ func TestSealedMark(t *testing.T) {
 		if a := s.must("POST", path, "", "Content-Type", "application/json"); a.report() != nil || a.status == 200 {
 			t.Errorf("a sealed path is answered %d %s", a.status, a.body)
 		}
+	}
+}
+
+// between is a proxy in front of Envoy, which sends each request on as the function says.
+func (s *stack) between(send func(r *http.Request, body []byte) *http.Response) *stack {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(s.t, err)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		resp := send(r, body)
+		if resp == nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer resp.Body.Close()
+		maps.Copy(w.Header(), resp.Header)
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(w, resp.Body)
+	})}
+	go func() { _ = server.Serve(listener) }()
+	s.t.Cleanup(func() { must(s.t, server.Close()) })
+	behind := *s
+	behind.url = "http://" + listener.Addr().String()
+	return &behind
+}
+
+// forward sends a request on to Envoy, nil if that fails.
+func (s *stack) forward(r *http.Request, body []byte) *http.Response {
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, s.url, bytes.NewReader(body))
+	if err != nil {
+		return nil
+	}
+	out.Host, out.Header, out.URL.Opaque = r.Host, r.Header, r.RequestURI
+	resp, err := http.DefaultTransport.RoundTrip(out)
+	if err != nil {
+		return nil
+	}
+	return resp
+}
+
+// TestDoctorBehindProxies has the doctor's requests pass proxies that repeat, keep and change them.
+// None reaches the backend as one that settles, and the doctor names what is wrong.
+func TestDoctorBehindProxies(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortWaits(t)})
+	must(t, s.redis.ConfigSet(t.Context(), "appendonly", "yes").Err())
+	const header = "X-Ordergate-Doctor"
+	var kept sync.Map
+	for name, tt := range map[string]struct {
+		send func(r *http.Request, body []byte) *http.Response
+		want string
+	}{
+		"sends all twice": {func(r *http.Request, body []byte) *http.Response {
+			first := s.forward(r, body)
+			if second := s.forward(r, body); second != nil {
+				_ = second.Body.Close()
+			}
+			return first
+		}, "ok    attachment: reads are answered by ordergate"},
+		"tries again": {func(r *http.Request, body []byte) *http.Response {
+			if first := s.forward(r, body); first != nil {
+				_ = first.Body.Close()
+			}
+			return s.forward(r, body)
+		}, "FAIL  attachment: the mark came more than once"},
+		"answers from a cache": {func(r *http.Request, body []byte) *http.Response {
+			key := r.Method + r.RequestURI
+			if text, ok := kept.Load(key); ok {
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text.(string)))}
+			}
+			resp := s.forward(r, body)
+			text, _ := io.ReadAll(resp.Body)
+			kept.Store(key, string(text))
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+			return resp
+		}, "the answer is that to another marked request"},
+		"removes the mark of writes": {func(r *http.Request, body []byte) *http.Response {
+			if r.Method == http.MethodPost {
+				r.Header.Del(header)
+			}
+			return s.forward(r, body)
+		}, "FAIL  attachment: a marked POST is not answered by ordergate"},
+		"sends the header twice": {func(r *http.Request, body []byte) *http.Response {
+			if r.Method == http.MethodPost {
+				r.Header.Add(header, r.Header.Get(header))
+			}
+			return s.forward(r, body)
+		}, "has changed the mark"},
+		"changes the mark": {func(r *http.Request, body []byte) *http.Response {
+			r.Header.Set(header, strings.ToUpper(r.Header.Get(header)))
+			return s.forward(r, body)
+		}, "has changed the mark"},
+		"keeps the mark for later": {func(r *http.Request, body []byte) *http.Response {
+			if before, ok := kept.Swap("mark", r.Header.Get(header)); ok {
+				r.Header.Set(header, before.(string))
+			}
+			return s.forward(r, body)
+		}, "the mark came more than once"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			behind := s.between(tt.send)
+			behind.t = t
+			out, _ := behind.doctor()
+			if !strings.Contains(out, tt.want) {
+				t.Errorf("no %q in:\n%s", tt.want, out)
+			}
+			for _, r := range b.seen() {
+				if !strings.HasPrefix(r.URL.Path, "/.ordergate/") {
+					t.Errorf("the backend has %s %s with %v", r.Method, r.URL, r.Header)
+				}
+			}
+		})
 	}
 }

@@ -131,7 +131,10 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	if end { // no body will come
 		state = order.BodyComplete
 	}
-	if mark, ok := a.mark(h); ok {
+	if mark, result := a.mark(h); result != "" {
+		if result != gate.MarkTaken {
+			return Step{Do: Refuse, Reply: proofReply(gate.RefusedMark(result))}, nil
+		}
 		s = &Stream{adapter: a, replies: d, envoy: e, bodyState: state}
 		s.proof = &proof{stream: s, mark: mark}
 		return s.proof.begin(h), s

@@ -13,10 +13,10 @@ type proof struct {
 	trails bool // the request ends in trailers
 }
 
-// mark returns the mark of a request.
-func (a *Adapter) mark(h Headers) (mark gate.Mark, ok bool) {
+// mark returns the mark of a request, and what becomes of it; "": the request has none.
+func (a *Adapter) mark(h Headers) (mark gate.Mark, result string) {
 	if a.opts.Marks == nil || h.Get(gate.HeaderDoctor) == "" {
-		return mark, false
+		return mark, ""
 	}
 	return a.opts.Marks.Take(gate.MarkIn(h))
 }
@@ -92,12 +92,14 @@ func (p *proof) forward(h Headers) Step {
 
 // reply answers in place of the backend.
 func (p *proof) reply() Step {
-	s := p.stream
-	s.proof = nil
-	answer := p.report.Reply()
+	p.stream.proof = nil
+	return p.stream.refuse(proofReply(p.report.Reply()))
+}
+
+func proofReply(answer gate.Reply) *Reply {
 	r := &Reply{Status: uint32(answer.Status), Headers: [][2]string{{gate.HeaderVerdict, gate.VerdictNone.String()}}, Body: answer.Body, Details: "ordergate_doctor", Temporary: true}
 	for _, h := range answer.Headers() {
 		r.Headers = append(r.Headers, [2]string{h.Name, h.Value})
 	}
-	return s.refuse(r)
+	return r
 }

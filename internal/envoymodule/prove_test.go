@@ -76,8 +76,8 @@ func TestProve(t *testing.T) {
 	e, _ = b.marked(mark, "GET", "/orders/1", true)
 	b.end(e)
 	e, do = b.marked(mark, "GET", "/orders/1", true)
-	if do != PassRequest || e.headers[Request].Get(gate.HeaderDoctor) != "" || e.headers[Request].Get(":path") != "/orders/1" {
-		t.Errorf("a used mark: %d %v", do, e.headers[Request])
+	if do != Refuse || e.reply.Body != gate.RefusedMark(gate.MarkRepeated).Body || e.reply.Status != 400 {
+		t.Errorf("a used mark: %d %+v", do, e.reply)
 	}
 	b.end(e)
 }

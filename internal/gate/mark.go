@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"maps"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -123,29 +124,50 @@ func NewMarks(seal *Seal, count func(result string)) *Marks {
 	return &Marks{seal: seal, count: count, now: time.Now, used: make(map[string]time.Time)}
 }
 
-// MarkIn returns the text of the mark of a request, "" if there is none or more than one.
+// severalMarks stands for more than one, which no ordergate has signed.
+const severalMarks = ","
+
+// MarkIn returns the text of the mark of a request, "" if there is none.
 func MarkIn(header order.Header) (text string) {
-	text, n := onlyHeader(header, HeaderDoctor)
-	if n != 1 {
-		return ""
+	for cursor := 0; header != nil; {
+		name, value, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		cursor = next
+		switch {
+		case name != HeaderDoctor:
+		case text != "":
+			return severalMarks
+		default:
+			text = value
+		}
 	}
 	return text
 }
 
-// Take returns the mark of a text. It returns false, and counts why, unless an ordergate of this
-// deployment has made it within MarkValid and it comes here for the first time: then the request is
-// any other.
-func (m *Marks) Take(text string) (mark Mark, ok bool) {
+// Take returns the mark of a text, and what becomes of it: it is valid if an ordergate of this
+// deployment has made it within MarkValid, and it comes here for the first time. Of any other text the
+// caller answers the request by [RefusedMark]: it may be one of `ordergate doctor`, which must not act
+// at the backend. The result is "" if there is no text.
+func (m *Marks) Take(text string) (mark Mark, result string) {
 	if m == nil || text == "" {
-		return mark, false
+		return mark, ""
 	}
-	mark, ok = m.seal.readMark(text)
-	result := MarkForged
-	if ok {
-		result = m.use(&mark)
+	result = MarkForged
+	if signed, ok := m.seal.readMark(text); ok {
+		mark, result = signed, m.use(&signed)
 	}
 	m.count(result)
-	return mark, result == MarkTaken
+	return mark, result
+}
+
+// RefusedMark is the answer to a request whose mark is not valid.
+func RefusedMark(result string) Reply {
+	return Reply{
+		Status: http.StatusBadRequest, Body: `{"error":"` + HeaderDoctor + ` has no valid mark","ordergate_mark":"` + result + `"}`,
+		Others: []Header{{headerCacheControl, "no-store"}},
+	}
 }
 
 func (m *Marks) use(mark *Mark) (result string) {

@@ -16,9 +16,9 @@ func TestMarks(t *testing.T) {
 	marks := NewMarks(seal, func(result string) { counted[result]++ })
 	mark := NewMark(StageProc, "settle-order", 2*time.Second)
 	text := seal.Sign(mark)
-	got, ok := marks.Take(text)
-	if got.At = got.At.Local(); !ok || got.Nonce != mark.Nonce || got.Rule != mark.Rule || got.Stage != mark.Stage || got.Delay != mark.Delay || got.At.UnixMilli() != mark.At.UnixMilli() {
-		t.Errorf("took %+v (%v), want %+v", got, ok, mark)
+	got, result := marks.Take(text)
+	if got.At = got.At.Local(); result != MarkTaken || got.Nonce != mark.Nonce || got.Rule != mark.Rule || got.Stage != mark.Stage || got.Delay != mark.Delay || got.At.UnixMilli() != mark.At.UnixMilli() {
+		t.Errorf("took %+v (%s), want %+v", got, result, mark)
 	}
 	late, early := NewMark(StageProc, "", 0), NewMark(StageProc, "", 0)
 	late.At, early.At = late.At.Add(-MarkValid), early.At.Add(2*MarkValid)
@@ -32,18 +32,19 @@ func TestMarks(t *testing.T) {
 		"without its mac":      {text[:dot], MarkForged},
 		"with an empty mac":    {text[:dot+1], MarkForged},
 		"a dot":                {".", MarkForged},
+		"of two headers":       {MarkIn(order.HeaderList{{HeaderDoctor, seal.Sign(NewMark(StageProc, "", 0))}, {HeaderDoctor, "a"}}), MarkForged},
 		"1 MB":                 {strings.Repeat("a.", 1<<19), MarkForged},
 		"the seal of a target": {mac(seal.Key(), "GET", "/") + "." + mac(seal.Key(), "doctor", "/"), MarkForged},
 	} {
 		clear(counted)
-		if m, ok := marks.Take(tt.text); ok || counted[tt.result] != 1 || len(counted) != 1 {
-			t.Errorf("%s: took %v %+v, counted %v", name, ok, m, maps.Clone(counted))
+		if m, result := marks.Take(tt.text); result != tt.result || counted[tt.result] != 1 || len(counted) != 1 {
+			t.Errorf("%s: %s %+v, counted %v", name, result, m, maps.Clone(counted))
 		}
 	}
-	if _, ok := marks.Take(""); ok || counted[MarkForged] > 1 {
+	if _, result := marks.Take(""); result != "" || counted[MarkForged] > 1 {
 		t.Error("took no mark")
 	}
-	if _, ok := (*Marks)(nil).Take(text); ok {
+	if _, result := (*Marks)(nil).Take(text); result != "" {
 		t.Error("without marks, one was taken")
 	}
 }
@@ -57,13 +58,13 @@ func TestMarksKeyReplaced(t *testing.T) {
 	after := seal.Sign(NewMark(StageAuthz, "", 0))
 	old := seal.Sign(NewMark(StageAuthz, "", 0))
 	for _, text := range []string{before, after} {
-		if _, ok := marks.Take(text); !ok {
+		if _, result := marks.Take(text); result != MarkTaken {
 			t.Errorf("%s is refused", text)
 		}
 	}
 	seal.Use(SealKey{2})
 	seal.Use(SealKey{3})
-	if _, ok := marks.Take(old); ok {
+	if _, result := marks.Take(old); result != MarkForged {
 		t.Error("a mark with a key of long ago is taken")
 	}
 }
@@ -110,7 +111,8 @@ func TestHideMarked(t *testing.T) {
 func TestMarkIn(t *testing.T) {
 	for want, headers := range map[string]order.HeaderList{
 		"a": {{"x", "y"}, {HeaderDoctor, "a"}},
-		"":  {{HeaderDoctor, "a"}, {HeaderDoctor, "b"}},
+		",": {{HeaderDoctor, "a"}, {HeaderDoctor, "b"}},
+		"":  {{"x", "y"}},
 	} {
 		if got := MarkIn(headers); got != want {
 			t.Errorf("%v: %q", headers, got)

@@ -52,6 +52,9 @@ func (d *doctor) examineAttachment(ctx context.Context) {
 	if !d.examineReads(ctx) {
 		return
 	}
+	if !d.examineWrites(ctx) {
+		return
+	}
 	d.examineListener(ctx)
 	d.examineClocks(ctx)
 	var wg sync.WaitGroup
@@ -103,8 +106,8 @@ func (d *doctor) examineReads(ctx context.Context) bool {
 			last = p
 		}
 	}
-	if last.header.Get(gate.HeaderVerdict) != "" {
-		d.fail("attachment", "", "ask the ordergate behind this Envoy (listen.admin of the file), and let the header pass", "%s", last.outcome())
+	if last.foreign || last.header.Get(gate.HeaderVerdict) != "" {
+		d.fail("attachment", "", "ask the ordergate behind this Envoy (listen.admin of the file), and let requests pass as they are", "%s", last.outcome())
 		return false
 	}
 	if p := d.send(ctx, probe{stage: gate.StageProc, req: last.req}); p.report != nil {
@@ -113,6 +116,34 @@ func (d *doctor) examineReads(ctx context.Context) bool {
 	}
 	d.fail("ext_authz", "", doAuthz, "it is not reached by reads, so no lookup is refused; writes were not sent: they might reach the backend. %s", last.outcome())
 	return false
+}
+
+// examineWrites proves that marks arrive with the other methods of rules, too: without one, a request
+// of a rule would act at the backend.
+func (d *doctor) examineWrites(ctx context.Context) bool {
+	if d.read.req.Target != gate.MarkedPath {
+		return true // Envoy has no route for that path, so it proves nothing
+	}
+	asked := []string{http.MethodGet, http.MethodHead}
+	for i := range d.policies {
+		for _, method := range d.policies[i].Rule.Methods {
+			if slices.Contains(asked, method) {
+				continue
+			}
+			asked = append(asked, method)
+			req := d.read.req
+			req.Method = method
+			p := d.send(ctx, probe{stage: gate.StageAuthz, req: req})
+			if p.report == nil && p.refused == "" { // ext_authz may be off here
+				p = d.send(ctx, probe{stage: gate.StageProc, req: req})
+			}
+			if p.report == nil {
+				d.fail("attachment", "", "let requests pass as they are", "a marked %s is not answered by ordergate, so no rule's was sent: it might reach the backend. %s", method, p.outcome())
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // harmlessReads are reads that no rule takes for a write.
@@ -247,6 +278,9 @@ func (w *way) examineProc(ctx context.Context) bool {
 	check := w.method + " ext_proc"
 	p := w.send(ctx, gate.StageProc, bodiless(w.req), 0)
 	switch r := p.report; {
+	case r == nil && p.header.Get(gate.HeaderVerdict) == gate.VerdictUnavailable.String():
+		w.fail(check, w.name, "have both filters ask one ordergate, or ordergates with one Redis (the key ordergate:seal)", "its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (%d)", p.status)
+		return false
 	case r == nil:
 		w.fail(check, w.name, doProc, "it is not reached, so %s. %s", w.consequence(), p.outcome())
 		return false

@@ -53,11 +53,13 @@ type probe struct {
 	others order.HeaderList
 	trails bool // by HTTP/2, with trailers
 
-	status int
-	header http.Header
-	report *gate.Report // nil: another program has answered, or ordergate did not accept the mark
-	took   time.Duration
-	err    error
+	status  int
+	header  http.Header
+	report  *gate.Report // nil: another program has answered, or ordergate has refused the mark
+	refused string       // why ordergate has refused the mark; "": it has not
+	foreign bool         // the answer has the report of another marked request
+	took    time.Duration
+	err     error
 }
 
 // mark has the running ordergate make a mark.
@@ -142,9 +144,15 @@ func (d *doctor) sendOnce(ctx context.Context, p probe) probe {
 	defer response.Body.Close() // its error does not matter: the body is only read
 	p.status, p.header = response.StatusCode, response.Header
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxProbeAnswer)) // a part of it is no report
-	var report gate.Report
-	if json.Unmarshal(text, &report) == nil && report.Nonce == mark.Nonce {
-		p.report = &report
+	var report struct {
+		gate.Report
+		Refused string `json:"ordergate_mark"`
+	}
+	if json.Unmarshal(text, &report) == nil {
+		p.refused, p.foreign = report.Refused, report.Nonce != "" && report.Nonce != mark.Nonce
+		if report.Nonce == mark.Nonce {
+			p.report = &report.Report
+		}
 	}
 	return p
 }
@@ -179,9 +187,16 @@ func (p *probe) outcome() string {
 	switch {
 	case p.err != nil:
 		return p.err.Error()
+	case p.foreign:
+		return "the answer is that to another marked request: from a cache, or a proxy mixes requests"
+	case p.refused == gate.MarkRepeated:
+		return "the mark came more than once: a proxy sends requests again"
+	case p.refused == gate.MarkExpired:
+		return fmt.Sprintf("the mark came more than %v after it was made, by the clock of the ordergate that answered: clocks differ, or a proxy keeps requests", gate.MarkValid)
+	case p.refused != "":
+		return "an ordergate has refused the mark: a proxy has changed the mark, or that ordergate has another Redis"
 	case p.header.Get(gate.HeaderVerdict) != "":
-		return fmt.Sprintf("an ordergate has answered %d with the verdict %s, and did not accept the mark: the header x-ordergate-doctor is removed on the way, or that ordergate has another Redis, or a clock that is %v away",
-			p.status, p.header.Get(gate.HeaderVerdict), gate.MarkValid)
+		return fmt.Sprintf("an ordergate has answered %d with the verdict %s, and no mark has reached it: a proxy has removed the header x-ordergate-doctor", p.status, p.header.Get(gate.HeaderVerdict))
 	}
 	if p.status == http.StatusTooManyRequests {
 		return "a limit of Envoy's refuses it (429): send fewer requests from here meanwhile"
