@@ -67,7 +67,12 @@ func demo(ctx context.Context, out, progress *screen, oneshot, asModule bool) (e
 		}
 	}()
 
-	results, sides, err := perform(ctx, bed, progress, asModule)
+	sides, err := newSides(bed)
+	if err != nil {
+		return err
+	}
+	out.printf("%s\n", out.style.bold(fmt.Sprintf("See what ordergate does, in a moment: %s/ (%s), %s/ (%s)", sides[0].admin, sides[0].name, sides[1].admin, sides[1].name)))
+	results, err := perform(ctx, bed, sides, progress, asModule)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted before the end; everything was stopped")
 	}
@@ -93,42 +98,47 @@ func demo(ctx context.Context, out, progress *screen, oneshot, asModule bool) (e
 	return nil
 }
 
-// perform starts the services, runs the acts without ordergate, puts ordergate
-// in front of them, and runs the same acts again.
+// perform starts the services and ordergate, runs the acts past ordergate, and runs the same acts
+// again through it.
 //
 // The order matters: ordergate has to be told of every order that was made past
 // it, and what the first round creates is made past it.
-func perform(ctx context.Context, bed *testbed.Bed, progress *screen, asModule bool) ([]result, []*side, error) {
+func perform(ctx context.Context, bed *testbed.Bed, sides []*side, progress *screen, asModule bool) ([]result, error) {
 	progress.heading("Starting two old order services and what goes around them")
 	attach, err := build(ctx, bed, progress, asModule)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sides, err := startServices(ctx, bed, progress)
-	if err != nil {
-		return nil, nil, err
+	for _, s := range sides {
+		if err := s.start(ctx, bed, progress); err != nil {
+			return nil, err
+		}
+		if err := attach(ctx, bed, s, progress); err != nil {
+			return nil, err
+		}
 	}
 	results := make([]result, len(sides))
 	progress.heading("Without ordergate")
 	for i, s := range sides {
 		results[i].service = s.name
 		if results[i].without, err = performActs(ctx, s, s.plain, progress); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	progress.heading("Putting ordergate in front of them")
+	progress.heading("Telling ordergate of the orders that were created without it")
 	for i, s := range sides {
-		if err := attach(ctx, bed, s, results[i].without.created, progress); err != nil {
-			return nil, nil, err
+		err := progress.step("ordergate for "+s.name, func() (string, error) { return "", s.add(ctx, results[i].without.created) })
+		if err != nil {
+			return nil, err
 		}
 	}
 	progress.heading("With ordergate")
 	for i, s := range sides {
 		if results[i].with, err = performActs(ctx, s, s.gated, progress); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return results, sides, nil
+	return results, nil
 }
 
 // linger waits until ctx ends, which is no error, or a server does.

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -34,35 +37,42 @@ type side struct {
 	admin  string         // URL of ordergate's admin listener
 }
 
-// startServices starts both services, the Redis that ordergate will use, and an
-// Envoy in front of each that does not know of ordergate.
-func startServices(ctx context.Context, bed *testbed.Bed, progress *screen) ([]*side, error) {
+// newSides returns the sides, with the addresses where their ordergates will listen for operators.
+func newSides(bed *testbed.Bed) ([]*side, error) {
 	sides := []*side{{name: "PHP"}, {name: "Java"}}
 	for _, s := range sides {
 		s.dir = filepath.Join(bed.Dir(), strings.ToLower(s.name))
-		err := progress.step(s.name+" order service", func() (_ string, err error) {
-			if s.orders, err = s.startOrders(ctx, bed); err != nil {
-				return "", err
-			}
-			return s.orders.Addr(), nil
-		})
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
-		if err := s.startPlain(ctx, bed, progress); err != nil {
-			return nil, err
-		}
-		err = progress.step("Redis for "+s.name, func() (_ string, err error) {
-			if s.redis, err = bed.Redis(ctx); err != nil {
-				return "", err
-			}
-			return s.redis.Addr(), nil
-		})
-		if err != nil {
-			return nil, err
-		}
+		s.admin = "http://" + listener.Addr().String()
+		defer listener.Close() // not before the next one has another port
 	}
 	return sides, nil
+}
+
+// start starts the service, the Redis that ordergate will use, and an Envoy in front that does not know
+// of ordergate.
+func (s *side) start(ctx context.Context, bed *testbed.Bed, progress *screen) error {
+	err := progress.step(s.name+" order service", func() (_ string, err error) {
+		if s.orders, err = s.startOrders(ctx, bed); err != nil {
+			return "", err
+		}
+		return s.orders.Addr(), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.startPlain(ctx, bed, progress); err != nil {
+		return err
+	}
+	return progress.step("Redis for "+s.name, func() (_ string, err error) {
+		if s.redis, err = bed.Redis(ctx); err != nil {
+			return "", err
+		}
+		return s.redis.Addr(), nil
+	})
 }
 
 func (s *side) startOrders(ctx context.Context, bed *testbed.Bed) (*testbed.Orders, error) {
@@ -94,9 +104,8 @@ func (s *side) startPlain(ctx context.Context, bed *testbed.Bed, progress *scree
 	})
 }
 
-// attachment puts an ordergate in front of a service. It is told of the seeded orders
-// and of those created since.
-type attachment func(ctx context.Context, bed *testbed.Bed, s *side, created []int64, progress *screen) error
+// attachment puts an ordergate in front of a service. It is told of the seeded orders.
+type attachment func(ctx context.Context, bed *testbed.Bed, s *side, progress *screen) error
 
 // build compiles ordergate, which takes a while the first time.
 func build(ctx context.Context, bed *testbed.Bed, progress *screen, asModule bool) (attachment, error) {
@@ -109,14 +118,14 @@ func build(ctx context.Context, bed *testbed.Bed, progress *screen, asModule boo
 		path, err = compile()
 		return "", err
 	})
-	return func(ctx context.Context, bed *testbed.Bed, s *side, created []int64, progress *screen) error {
-		return attach(ctx, bed, s, path, created, progress)
+	return func(ctx context.Context, bed *testbed.Bed, s *side, progress *screen) error {
+		return attach(ctx, bed, s, path, progress)
 	}, err
 }
 
 // gateConfig returns ordergate's configuration.
-func (s *side) gateConfig(bed *testbed.Bed, created []int64) (string, error) {
-	ids, err := s.writeIDs(created)
+func (s *side) gateConfig(bed *testbed.Bed) (string, error) {
+	ids, err := s.writeIDs()
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +133,30 @@ func (s *side) gateConfig(bed *testbed.Bed, created []int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return withOnce(config)
+	const admin = "admin: 127.0.0.1:0"
+	if strings.Count(config, admin) != 1 {
+		return "", fmt.Errorf("ordergate.yaml does not have %q once", admin)
+	}
+	return withOnce(strings.Replace(config, admin, "admin: "+strings.TrimPrefix(s.admin, "http://"), 1))
+}
+
+// add tells ordergate of orders that were created without it.
+func (s *side) add(ctx context.Context, created []int64) error {
+	ids := make([]string, len(created))
+	for i, id := range created {
+		ids[i] = strconv.FormatInt(id, 10)
+	}
+	body, err := json.Marshal(map[string]any{"ids": ids})
+	if err != nil {
+		return err
+	}
+	c := newClient(s.admin, 1)
+	defer c.close()
+	x := &exchange{method: "POST", path: "/filters/orders/ids", body: string(body)}
+	if c.send(ctx, x); x.status != 200 {
+		return fmt.Errorf("telling ordergate of orders: %s", x.describe())
+	}
+	return nil
 }
 
 // withOnce adds what the fourth act is about to the configuration of the example: the answer
@@ -144,10 +176,10 @@ func withOnce(config string) (string, error) {
 }
 
 // beside starts the sidecar, and the Envoy of the example that asks it.
-func beside(ctx context.Context, bed *testbed.Bed, s *side, binary string, created []int64, progress *screen) error {
+func beside(ctx context.Context, bed *testbed.Bed, s *side, binary string, progress *screen) error {
 	var authz, proc string
 	err := progress.step("ordergate for "+s.name, func() (string, error) {
-		config, err := s.gateConfig(bed, created)
+		config, err := s.gateConfig(bed)
 		if err != nil {
 			return "", err
 		}
@@ -155,12 +187,11 @@ func beside(ctx context.Context, bed *testbed.Bed, s *side, binary string, creat
 		if err != nil {
 			return "", err
 		}
-		for name, addr := range map[string]*string{"authz": &authz, "proc": &proc, "admin": &s.admin} {
+		for name, addr := range map[string]*string{"authz": &authz, "proc": &proc} {
 			if *addr, err = gate.Addr(ctx, name); err != nil {
 				return "", err
 			}
 		}
-		s.admin = "http://" + s.admin
 		return authz, nil
 	})
 	if err != nil {
@@ -179,9 +210,9 @@ func beside(ctx context.Context, bed *testbed.Bed, s *side, binary string, creat
 }
 
 // inside starts the Envoy of the example that has ordergate inside.
-func inside(ctx context.Context, bed *testbed.Bed, s *side, library string, created []int64, progress *screen) error {
+func inside(ctx context.Context, bed *testbed.Bed, s *side, library string, progress *screen) error {
 	return progress.step("Envoy and ordergate for "+s.name, func() (string, error) {
-		config, err := s.gateConfig(bed, created)
+		config, err := s.gateConfig(bed)
 		if err != nil {
 			return "", err
 		}
@@ -195,10 +226,6 @@ func inside(ctx context.Context, bed *testbed.Bed, s *side, library string, crea
 		if err := gate.WaitReady(ctx); err != nil {
 			return "", err
 		}
-		if s.admin, err = gate.Addr(ctx, "admin"); err != nil {
-			return "", err
-		}
-		s.admin = "http://" + s.admin
 		return s.listens(ctx)
 	})
 }
@@ -210,15 +237,12 @@ func (s *side) listens(ctx context.Context) (string, error) {
 	return addr, err
 }
 
-// writeIDs writes the file that ordergate reads at its start: every order there
-// is, one ID a line.
-func (s *side) writeIDs(created []int64) (path string, err error) {
+// writeIDs writes the file that ordergate reads at its start: the orders that the service begins with,
+// one ID a line.
+func (s *side) writeIDs() (path string, err error) {
 	var text strings.Builder
 	for id := range seeded {
 		fmt.Fprintln(&text, id+1)
-	}
-	for _, id := range created {
-		fmt.Fprintln(&text, id)
 	}
 	path = filepath.Join(s.dir, "ids.csv")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
