@@ -36,6 +36,8 @@ type Config struct {
 	Locks map[string]Lock `mapstructure:"locks"`
 	// Rules are looked at in the order of the file. The first that matches a request counts.
 	Rules []Rule `mapstructure:"rules"`
+	// Log is what ordergate logs besides its own log.
+	Log Log `mapstructure:"log"`
 }
 
 // Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0 takes a free

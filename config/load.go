@@ -149,7 +149,7 @@ func decode(tree, overrides map[string]any) (*Config, error) {
 	// Decode each section separately. Viper's Unmarshal works on flat keys, so it would lose a
 	// filter written as {}.
 	for section, into := range map[string]any{
-		"backend": &c.Backend, "front_controllers": &c.FrontControllers, "answer": &c.Answer, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters,
+		"backend": &c.Backend, "front_controllers": &c.FrontControllers, "answer": &c.Answer, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters, "log": &c.Log,
 		"sources": &c.Sources, "locks": &c.Locks, "rules": &c.Rules,
 	} {
 		if err := v.UnmarshalKey(section, into, strict); err != nil {

@@ -43,6 +43,9 @@ func (c *Config) readSecrets(doc *document, o Options) {
 	if o.uses("listen.token_file") || o.uses("listen.token_env") {
 		c.Listen.Token = readLongSecret(doc, o.Getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
 	}
+	if l, path := c.Log.Decisions, "log.decisions"; l != nil && o.uses(path) {
+		l.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", l.SecretFile, l.SecretEnv)
+	}
 	for _, name := range sortedKeys(c.Filters) {
 		if f, path := c.Filters[name], join("filters", name); o.uses(path) {
 			f.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", f.SecretFile, f.SecretEnv)

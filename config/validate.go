@@ -61,6 +61,9 @@ func (c *Config) validate(doc *document) {
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}
+	if c.Log.Decisions != nil {
+		v.decisionLog("log.decisions", c.Log.Decisions)
+	}
 	v.casesDiffer(c)
 	v.ruleNamesDiffer(c.Rules)
 	v.sharesAgree(c)

@@ -193,6 +193,7 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:
+		replies.gate.LogUnruled(gate.VerdictAmbiguous, gate.ReasonForged, http.StatusBadRequest, &req)
 		if r.RequestURI == pathNginx {
 			h.http.forgedNginx.write(w)
 		} else {

@@ -152,13 +152,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
 	text := ""
 	if sealed && !s.reveal(stream.Context(), &req, &text) {
-		return stream.Send(unrevealed)
+		return s.sendUnrevealed(stream, a, &req)
 	}
 	if p := s.proofOf(&req, &text, sealed); p != nil {
 		p.stream, p.first, p.gate = stream, first, a.gate
 		return s.prove(p, text)
 	} else if sealed && text != "" {
-		return stream.Send(unrevealed)
+		return s.sendUnrevealed(stream, a, &req)
 	}
 	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
 	if sealed {
@@ -200,6 +200,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	call.SetClient(client(first))
 	return s.handleSettle(stream, a, call, pass)
+}
+
+// sendUnrevealed refuses a request whose path ext_authz has not sealed.
+func (s *Server) sendUnrevealed(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, req *order.Request) error {
+	reply, verdict := gate.Unrevealed()
+	a.gate.LogUnruled(verdict, gate.ReasonUnsealed, reply.Status, req)
+	return stream.Send(unrevealed)
 }
 
 // reveal restores the target of a request that ext_authz has sealed, and the text of its mark.

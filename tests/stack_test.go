@@ -200,6 +200,17 @@ func (s *stack) metric(line string) string {
 	return metricAt(s.t, "http://"+s.GateAddr(s.gate, "admin"), line)
 }
 
+// metrics returns what /metrics shows.
+func (s *stack) metrics() string {
+	s.t.Helper()
+	resp, err := client.Get("http://" + s.GateAddr(s.gate, "admin") + "/metrics")
+	must(s.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(s.t, err)
+	return string(text)
+}
+
 // metricAt is metric at an admin address.
 func metricAt(t testing.TB, admin, line string) string {
 	t.Helper()

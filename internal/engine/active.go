@@ -87,6 +87,13 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 		return version{}, err
 	}
 	v.gate.ReportTo(&m.refusals)
+	if m.decisions != nil {
+		names := make([]string, len(c.Rules))
+		for i := range c.Rules {
+			names[i] = c.Rules[i].Name
+		}
+		v.gate.LogDecisionsTo(m.decisions.Select(names))
+	}
 	return v, nil
 }
 

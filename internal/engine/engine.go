@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/decisionlog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
@@ -47,7 +48,8 @@ type Engine struct {
 	checker       *redislock.Checker // of conditions; nil without redis
 	requirements  *requirements
 	refusals      gate.RecentRefusals
-	bodiesMissing recentEvent // Envoy sent no body
+	decisions     *decisionlog.Log // nil: there is none
+	bodiesMissing recentEvent      // Envoy sent no body
 	seal          *sharedSeal
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
@@ -104,6 +106,10 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.Close()
 		return nil, err
 	}
+	if err := m.openDecisionLog(); err != nil {
+		m.Close()
+		return nil, err
+	}
 	next, err := m.prepare(ctx, c)
 	if err != nil {
 		m.Close()
@@ -133,6 +139,22 @@ func metricRules(c *config.Config) []metrics.Rule {
 		}
 	}
 	return rules
+}
+
+// openDecisionLog opens the log of decisions, if the configuration has one.
+func (m *Engine) openDecisionLog() (err error) {
+	c := m.config.Log.Decisions
+	if c == nil {
+		return nil
+	}
+	opts := decisionlog.Options{To: c.To, Rules: c.Rules, Verdicts: c.Verdicts, Sample: c.Sample, IDs: c.IDs, Secret: string(c.Secret)}
+	if m.decisions, err = decisionlog.Open(opts, m.log); err != nil {
+		return err
+	}
+	for k := range decisionlog.Kind(decisionlog.Kinds) {
+		m.metrics.DroppedDecisions(k.String(), func() uint64 { return m.decisions.Dropped(k) })
+	}
+	return nil
 }
 
 // filterUnit is a filter with its loader, its measures and its verifier.
@@ -230,6 +252,7 @@ func (m *Engine) Close() {
 		if m.checker != nil {
 			m.checker.Close()
 		}
+		m.decisions.Close()
 		m.warnings.Close()
 		for _, unit := range m.filters {
 			unit.verify.close()

@@ -224,7 +224,9 @@ func (a *Adapter) onFault(h Headers) Step {
 
 // faultReplyTo returns the answer to a request during which a fault occurred.
 func (a *Adapter) faultReplyTo(h Headers) *Reply {
-	if req := h.request(nil, order.BodyUnseen); gate.IsGRPC(&req) {
+	req := h.request(nil, order.BodyUnseen)
+	a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, int(a.faultReply.Status), &req)
+	if gate.IsGRPC(&req) {
 		return a.faultGRPC
 	}
 	return a.faultReply

@@ -49,6 +49,9 @@ type Call struct {
 	screened               Decision               // by RefuseByBody, of a call that goes on
 	learnedID              atomic.Pointer[string] // of the order that a create has made
 	toldOutcome, toldOrder bool                   // see HasNews
+	origin                 origin                 // for the decision log
+	grantedAt              time.Time              // when the lease was granted
+	status                 int                    // of the answer; 0: unknown
 	Decision               Decision
 	NeedsBody              bool // call WithBody
 	BodyEndOnly            bool // the gate needs the end of the body, not its content
@@ -156,7 +159,7 @@ func (c *Call) Granted(g Grant) Step {
 	c.lease, c.orderLease, c.keyLease, c.numbers = g.Lease, g.order, g.key, g.numbers
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
-		c.forwarded = true
+		c.forwarded, c.grantedAt = true, c.gate.now()
 		verdict := VerdictAcquired
 		if g.Err != nil { // only observed
 			verdict, _ = c.refusal(g.Err)
@@ -186,6 +189,9 @@ func (c *Call) denied(err error) Step {
 		return Step{} // the client has left, whichever event arrives first
 	}
 	verdict, step := c.refusal(err)
+	if step.Answer != nil {
+		c.status = step.Answer.Status
+	}
 	c.decide(verdict)
 	if c.policy.Observe {
 		c.forwarded = true
@@ -228,6 +234,9 @@ func (c *Call) decide(v Verdict) {
 		d.Waited = took
 	}
 	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took)
+	if c.lease == nil { // otherwise at the end of the call
+		c.log(d)
+	}
 }
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.
@@ -271,7 +280,7 @@ func (c *Call) Answered(r *Response) Step {
 	if c.watchedID != "" {
 		return c.lookedUp(r)
 	}
-	c.grpcAnswer = r.GRPC
+	c.grpcAnswer, c.status = r.GRPC, r.Status
 	if r.Ended {
 		c.grpcStatus = r.GRPCStatus
 	}
@@ -355,6 +364,7 @@ func (c *Call) releaseOrHold(e effect) {
 		return
 	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
+	c.log(&c.Decision)
 }
 
 // answerCutOff is why a lock is held although the backend's answer had begun.

@@ -36,11 +36,12 @@ func (c *Call) Created(r *Response) Part {
 		r = r.asHTTP()
 	}
 	c.policy.Answers.note(r)
-	c.answer, c.readings = *r, c.policy.Answers.readOutcome(r)
+	c.answer, c.readings, c.status = *r, c.policy.Answers.readOutcome(r), r.Status
 	c.answer.Header = nil // valid during this call only
 	switch {
 	case r.madeNoOrder():
 		c.mayCreate = false
+		c.logCreate()
 		return NoPart
 	case c.readings.means(nil, false).failed():
 		c.madeNone()
@@ -62,6 +63,14 @@ func (c *Call) Created(r *Response) Part {
 func (c *Call) madeNone() {
 	c.mayCreate = false
 	c.gate.record.Learned(c.Decision.Rule, ErrFailed)
+	c.logCreate()
+}
+
+// logCreate logs what became of a create. With a lock, that is logged at its end.
+func (c *Call) logCreate() {
+	if !c.NeedsLock {
+		c.log(&c.Decision)
+	}
 }
 
 // HeaderText returns a copy of the response header that holds the new ID. It returns "" if
@@ -195,9 +204,15 @@ var (
 	errSlow     = fmt.Errorf("%w", errPartial)
 )
 
-// learn makes the new order known. If its ID cannot be read, or if there may be more
-// orders, then absence proves nothing from now on.
+// learn is learnText, and logs it.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
+	defer c.logCreate()
+	return c.learnText(ctx, text, err)
+}
+
+// learnText makes the new order known. If its ID cannot be read, or if there may be more
+// orders, then absence proves nothing from now on.
+func (c *Call) learnText(ctx context.Context, text string, err error) error {
 	c.mayCreate = false
 	// A client that has an answer of the backend may know of an order.
 	answered := !errors.Is(err, errNoAnswer) && !c.answer.fromGateway()

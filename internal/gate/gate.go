@@ -224,6 +224,7 @@ type Gate struct {
 	attachments [][]attachment  // by rule: of the reads and of the writes of each page
 	passed      atomic.Bool     // a request has passed ext_authz
 	refusals    *RecentRefusals // nil: none are kept
+	decisions   DecisionLog     // nil: there is none
 
 	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests
 	lockingRules []int        // their indices

@@ -71,6 +71,7 @@ func (c *Call) LookupBody(body []byte, whole bool) Step {
 	absent := c.policy.lookedUp(c.watchedID, c.readings.ofLookup(body, whole, c.notFound))
 	if absent && c.sampled {
 		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
+		c.log(&c.Decision)
 	}
 	return Step{Refuse: absent && c.sampled}
 }

@@ -341,4 +341,5 @@ func (c *Call) afterStore(err error) {
 		c.gate.record.Once(c.Decision.Rule, result)
 	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown, c.Decision.Observed)
+	c.log(&c.Decision)
 }

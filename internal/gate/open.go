@@ -38,6 +38,9 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 	c.Decision.Observed = c.policy.Observe
 	c.Decision.GRPC = IsGRPC(req)
 	c.Decision.Action = c.policy.bracketAction()
+	if g.decisions != nil {
+		c.origin = originOf(req.Header).clone()
+	}
 	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
 		req.BodyState == order.BodyComplete {
 		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)

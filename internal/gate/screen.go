@@ -38,6 +38,7 @@ type PendingLookup struct {
 	ids      []string
 	watched  bool // see Lookup.watchedID
 	start    time.Time
+	origin   origin // for the decision log
 }
 
 // TryScreen is Screen for an adapter that must not block.
@@ -98,6 +99,9 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 	}
 	d.GRPC = d.Refused && IsGRPC(req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
+	if g.wants(d) {
+		g.logDecision(d, originOf(req.Header))
+	}
 }
 
 // pend leaves a judgement to what takes time.
@@ -111,7 +115,10 @@ func (r *TryResult) pend(p *Policy, req *order.Request, start time.Time) {
 		m.Batch = ids
 	}
 	r.Decision.ID = m.ID
-	r.Pending = &PendingLookup{r.gate, p, r.Decision, ids, watched, start}
+	r.Pending = &PendingLookup{gate: r.gate, policy: p, decision: r.Decision, ids: ids, watched: watched, start: start}
+	if r.gate.decisions != nil {
+		r.Pending.origin = originOf(req.Header).clone()
+	}
 }
 
 // Resolve asks the filter, or confirms a create, and returns the decision. It blocks until
@@ -125,6 +132,9 @@ func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	d := &a.decision
 	d.Waited = a.gate.now().Sub(a.start)
 	a.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
+	if a.gate.wants(d) {
+		a.gate.logDecision(d, a.origin)
+	}
 	return *d
 }
 
@@ -206,6 +216,7 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 	}
 	d.Waited = c.gate.now().Sub(c.start)
 	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
+	c.log(&d)
 	if c.screened = d; d.Refused {
 		c.Decision = d
 	}

@@ -124,6 +124,12 @@ func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration,
 		func() float64 { behind, _ := lag(); return behind.Seconds() })
 }
 
+// DroppedDecisions registers the counter of lines of a kind that the decision log has dropped.
+func (m *Metrics) DroppedDecisions(kind string, dropped func() uint64) {
+	m.counter("ordergate_decision_log_dropped_total", "Lines that the decision log has dropped: its file, or its reader, was too slow or failed.",
+		prometheus.Labels{"kind": kind}, dropped)
+}
+
 // Forced counts a lock that an operator released by force.
 func (m *Metrics) Forced(lock string) { m.lockForced.WithLabelValues(lock).Inc() }
 
