@@ -300,7 +300,7 @@ func (r *replayReport) printLogs(line func(name, format string, args ...any)) {
 	}
 	line("requests", "%s", strings.Join(forms, ", "))
 	if r.First != nil {
-		line("time", "%s to %s", r.First.Format("2006-01-02 15:04:05 -0700"), r.Last.Format("2006-01-02 15:04:05 -0700"))
+		line("time", "%s to %s", r.First.Format("2006-01-02 15:04:05 -0700"), r.Last.In(r.First.Location()).Format("2006-01-02 15:04:05 -0700"))
 	}
 	if r.noTime > 0 {
 		line("", "%s requests have no time that could be read", thousands(r.noTime))
@@ -333,8 +333,12 @@ func (rr *ruleReport) print(line func(name, format string, args ...any)) {
 	}
 	if rr.Settled > 0 {
 		how := "by start and duration"
-		if rr.BySecond > 0 {
+		switch rr.BySecond {
+		case 0:
+		case rr.Settled:
 			how = "within the same second, as the log has no durations"
+		default:
+			how += "; by the second where a line has no duration: " + thousands(rr.BySecond)
 		}
 		line("settlements", "%s: %s of %s", rr.Rule, thousands(rr.Settled), rr.SettledOrders)
 		line("", "%s overlapped another one of their order (%s): %s", thousands(rr.Overlapped), how, rr.OverlappedOrders)

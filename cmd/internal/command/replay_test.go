@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/admin"
 )
@@ -166,6 +169,55 @@ func TestReplayMerges(t *testing.T) {
 	_, _ = admin.WriteJSON(&x, a), admin.WriteJSON(&y, b)
 	if x.String() != y.String() {
 		t.Errorf("merged: %s\nwhole: %s", x.String(), y.String())
+	}
+}
+
+// TestReplayInstants compares settlements by instants: through a change of clocks, in logs of several
+// zones and forms, around lines of 1 MB, and where a log ends early.
+func TestReplayInstants(t *testing.T) {
+	t.Parallel()
+	nginx := func(at string, order int, took string) string {
+		return fmt.Sprintf("10.0.0.1 - - [%s] \"POST /orders/%d/settle HTTP/1.1\" 500 12 \"-\" \"curl\" %s\n", at, order, took)
+	}
+	const envoy = `[2026-11-27T09:00:00.000Z] "POST /orders/5/settle HTTP/1.1" 500 - 0 1 2000 4 "10.0.0.1" "curl" "-" "shop" "b:80"` + "\n"
+	autumn := nginx("25/Oct/2026:02:59:59 +0200", 1, "0.500") + nginx("25/Oct/2026:02:00:01 +0100", 1, "3.000") + // 2 s later
+		nginx("25/Oct/2026:02:30:00 +0200", 2, "5.000") + nginx("25/Oct/2026:02:30:00 +0100", 2, "5.000") // an hour later
+	west := nginx("27/Nov/2026:04:00:02 -0500", 5, "1.000")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	for i := range 2000 { // each within a second of its own, so that none overlaps
+		_, _ = w.Write([]byte(nginx(time.Unix(1795773600+int64(i), 0).UTC().Format("02/Jan/2006:15:04:05 -0700"), 7, "0.500")))
+	}
+	_ = w.Close()
+	for _, tt := range []struct {
+		name string
+		logs []string
+		want []string
+		code int
+	}{
+		{"autumn", []string{autumn}, []string{"settle: 4 of 2 orders", " 1 overlapped another one of their order (by start and duration): 1 order\n", "time         2026-10-25 02:29:55 +0200 to 2026-10-25 03:29:55 +0200"}, exitDone},
+		{"spring", []string{nginx("29/Mar/2026:01:59:59 +0100", 3, "1.000") + nginx("29/Mar/2026:03:00:00 +0200", 3, "1.500")}, []string{" 1 overlapped"}, exitDone},
+		{"two zones", []string{envoy, west}, []string{" 1 overlapped", "time         2026-11-27 09:00:00 +0000 to 2026-11-27 09:00:01 +0000"}, exitDone},
+		{"all forms", []string{envoy + strings.Repeat("x", 1<<20) + "\n" + `{"start_time":"2026-11-27T18:00:01.500+09:00","method":"POST","path":"/orders/5/settle","response_code":500,"duration":100}` + "\n" +
+			west + `10.0.0.9 - - [27/Nov/2026:14:30:01 +0530] "POST /orders/5/settle HTTP/1.1" 500 12` + "\n"},
+			[]string{"1 lines of more than 262144 bytes skipped, the first is line 2", "settle: 4 of 1 order", " 3 overlapped another one of their order (by start and duration; by the second where a line has no duration: 1): 1 order"}, exitDone},
+		{"cut in a line", []string{autumn + west[:70]}, []string{"1 lines are no requests, the first is line 5", "settle: 4 of 2 orders"}, exitDone},
+		{"cut in its status", []string{envoy + strings.SplitAfter(west, `" 50`)[0]}, []string{"1 lines are no requests, the first is line 2", "settle: 1 of 1 order"}, exitDone},
+		{"a cut gzip", []string{packed.String()[:packed.Len()*2/3]}, []string{"it ends early, in line ", " 0 overlapped"}, exitFailed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"replay", "--config", writeConfig(t, replayed)}
+			for _, text := range tt.logs {
+				args = append(args, writeFile(t, "access.log", text))
+			}
+			code, stdout, stderr := command(t.Context(), args...)
+			for _, want := range tt.want {
+				if !strings.Contains(stdout, want) || code != tt.code {
+					t.Errorf("exit code %d, %s%s, want %s", code, stdout, stderr, want)
+				}
+			}
+		})
 	}
 }
 
