@@ -149,8 +149,8 @@ var leftOutOfFile = []struct {
 	name, from, to string
 	want           []string
 }{
-	{"socket of ext_authz", `"unix:/run/authz.sock"`, `"127.0.0.1:9191"`, []string{"listen.authz: it is 127.0.0.1:9191, which not only Envoy reaches"}},
-	{"socket of ext_proc", `"unix:/run/proc.sock"`, `"[::1]:9192"`, []string{"listen.proc: it is [::1]:9192, which not only Envoy reaches"}},
+	{"socket of ext_authz", `"unix:/run/authz.sock"`, `"127.0.0.1:9191"`, []string{"note: listen.authz: every program of this machine or pod reaches 127.0.0.1:9191"}},
+	{"socket of ext_proc", `"unix:/run/proc.sock"`, `"[::1]:9192"`, []string{"note: listen.proc: every program of this machine or pod reaches [::1]:9192"}},
 	{"sockets of other machines", `{authz: "unix:/run/authz.sock", proc: "unix:/run/proc.sock"}`, `{authz: "gate:9191", proc: "gate:9192", insecure: true}`, []string{"listen.authz: it is gate:9191", "listen.proc: it is gate:9192"}},
 	{"mode of sockets", `proc.sock"`, `proc.sock", socket_mode: "0666"`, []string{"listen.authz: it is unix:/run/authz.sock with socket_mode 0666", "listen.proc: it is unix:/run/proc.sock with socket_mode 0666"}},
 	{"lookup of another parameter", "rules:\n", "rules:\n" +
@@ -168,13 +168,19 @@ func TestLeftOutOfFile(t *testing.T) {
 				t.Fatalf("the file has no %q", tt.from)
 			}
 			plan := planOf(t, tt.from, tt.to)
-			found, _ := differences(t, plan, printed(t, plan, envoyfile.Static))
+			found, notes := differences(t, plan, printed(t, plan, envoyfile.Static))
+			for _, n := range notes {
+				found = append(found, "note: "+n)
+			}
 			if !slices.EqualFunc(found, tt.want, strings.HasPrefix) {
 				t.Errorf("found %q, want %q", found, tt.want)
 			}
 			plan.Config.Listen.TLS = &config.ListenTLS{}
 			for target, want := range map[string]int{envoyfile.Static: strings.Count(strings.Join(tt.want, ""), "socket_mode"), envoyfile.Module: 0} {
-				found, _ = differences(t, plan, printed(t, plan, target))
+				found, notes = differences(t, plan, printed(t, plan, target))
+				if len(notes) > 0 {
+					t.Errorf("with TLS, for %s: notes %q", target, notes)
+				}
 				if found = slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, "listen.") }); len(found) != want {
 					t.Errorf("with TLS, for %s: found %q", target, found)
 				}

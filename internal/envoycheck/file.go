@@ -32,7 +32,10 @@ func (c *check) file(attached []*chain) {
 	}
 }
 
-// socket checks that only Envoy reaches a listener of ordergate.
+// socket checks that only Envoy reaches a listener of ordergate. A port on loopback is a note. It is the
+// default, and in a pod beside Envoy only the pod's containers reach it: among them the backend, which
+// an attacker may have send requests there. It does not differ from what other settings need, and where
+// the machine has other users is not known here.
 func (c *check) socket(name, address string) {
 	l, who := &c.plan.Config.Listen, "another user of this machine"
 	switch {
@@ -45,7 +48,11 @@ func (c *check) socket(name, address string) {
 		address += " with socket_mode " + l.SocketMode
 	case l.TLS != nil:
 		return
-	case !isLoopback(address):
+	case isLoopback(address):
+		c.note(fmt.Sprintf("listen.%s: every program of this machine or pod reaches %s, the backend too, and can take locks, and have orders learned that do not exist: "+
+			"listen: { %[1]s: unix:/run/ordergate/%[1]s.sock } and the same in Envoy's cluster, or listen.tls, lets only Envoy in", name, address))
+		return
+	default:
 		who = "another machine"
 	}
 	c.find("listen."+name, "it is "+address+", which not only Envoy reaches", who+" takes locks, and has orders learned that do not exist",
