@@ -288,6 +288,10 @@ func prune(value any, removed map[string]bool) any {
 	case map[string]any:
 		delete(v, "typed_per_filter_config")
 		for key := range v {
+			if text, ok := v[key].(string); ok && strings.Contains(text, "DYNAMIC_METADATA(envoy.filters.http.ext_") {
+				delete(v, key) // of the access log
+				continue
+			}
 			v[key] = prune(v[key], removed)
 		}
 	case []any:
