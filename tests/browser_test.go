@@ -1,10 +1,17 @@
 package tests
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -244,11 +251,29 @@ func (b *browser) shoot(name string, height int64, scheme string) {
 	if !*screenshots {
 		return
 	}
-	b.resize(1100, height, scheme)
+	b.resize(1120, height, scheme)
 	b.do(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
 	file := filepath.Join("..", "docs", "images", name+".png")
 	must(b.t, os.MkdirAll(filepath.Dir(file), 0o755))
-	must(b.t, os.WriteFile(file, tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data, 0o644))
+	must(b.t, os.WriteFile(file, inFewColours(b.t, tell(b, page.CaptureScreenshot, page.CaptureScreenshotParams{}).Data), 0o644))
+}
+
+// inFewColours returns a smaller PNG: with the 64 colours that are most frequent.
+func inFewColours(t testing.TB, picture []byte) []byte {
+	full, err := png.Decode(bytes.NewReader(picture))
+	must(t, err)
+	counts := make(map[color.Color]int)
+	for y := range full.Bounds().Dy() {
+		for x := range full.Bounds().Dx() {
+			counts[full.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int { return cmp.Compare(counts[b], counts[a]) })
+	few := image.NewPaletted(full.Bounds(), colours[:min(len(colours), 64)])
+	draw.Draw(few, few.Bounds(), full, image.Point{}, draw.Src)
+	var b bytes.Buffer
+	must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, few))
+	return b.Bytes()
 }
 
 // pathOf returns the path of the page that is shown.

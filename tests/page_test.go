@@ -34,6 +34,11 @@ func TestPage(t *testing.T) {
 		_, _ = s.send(ctx, "POST", fmt.Sprintf("/orders/%d/settle?do=%s", id, do), "", "x-request-id", fmt.Sprintf("4d0e1c2a-%d", id))
 	}
 
+	background(func() { s.browse(ctx) })
+	if *screenshots {
+		time.Sleep(2 * time.Minute) // until the plots have a line
+	}
+
 	// A settlement that runs, one that waits for it, one whose client has left, and one by Java.
 	background(func() { settle(ctx, 11, "hang") })
 	bedtest.Eventually(t, "a settlement runs", func() bool { return backend.arrived("/orders/11/settle") == 1 })
@@ -43,7 +48,6 @@ func TestPage(t *testing.T) {
 	bedtest.Eventually(t, "another runs", func() bool { return backend.arrived("/orders/12/settle") == 1 })
 	gone()
 	must(t, s.redis.HSet(ctx, "order:lock:13", "0b0dd1f4-6d29-4d4b-8c7f-d5b8b1b8c7e1:52", 1).Err())
-	background(func() { s.browse(ctx) })
 	for _, path := range []string{"/orders/4%32", "/orders/042;x=1", "/orders/<b>7", "/orders/" + strings.Repeat("9", 10_000)} {
 		s.must("GET", path, "")
 	}
@@ -62,7 +66,7 @@ func TestPage(t *testing.T) {
 	b.want("#filters", "ready")
 	b.want("#refusals mark", "%")
 	b.inspect("the page", 1600, 768, 320)
-	b.shoot("page", 900, "light")
+	b.shoot("page", 1000, "light")
 	b.testKeyboard(t)
 	b.testWithoutScripts(t)
 	b.testTry()

@@ -120,12 +120,12 @@ type verdictKind struct {
 // verdictKinds are in the order in which the page lists them.
 var verdictKinds = func() (all []verdictKind) {
 	notes := [gate.Verdicts]string{
-		gate.VerdictAbsent: "no such order", gate.VerdictMaybe: "passed on", gate.VerdictUnknown: "passed on, filter not certain",
-		gate.VerdictBusy: "another call has the lock", gate.VerdictInvalid: "faulty request", gate.VerdictAmbiguous: "faulty request",
-		gate.VerdictUnavailable: "Redis or table away", gate.VerdictOverloaded: "too many in flight", gate.VerdictAcquired: "got the lock",
-		gate.VerdictUnlocked: "answered without lock", gate.VerdictLost: "lease ended early", gate.VerdictReplayed: "got the first answer",
-		gate.VerdictDuplicate: "order exists", gate.VerdictMismatch: "key of another request", gate.VerdictInUse: "first call still runs",
-		gate.VerdictNotReady: "condition does not hold",
+		gate.VerdictAbsent: "no such order", gate.VerdictMaybe: "passed on", gate.VerdictUnknown: "passed on",
+		gate.VerdictBusy: "another call runs", gate.VerdictInvalid: "faulty request", gate.VerdictAmbiguous: "faulty request",
+		gate.VerdictUnavailable: "no Redis or table", gate.VerdictOverloaded: "too many calls", gate.VerdictAcquired: "got the lock",
+		gate.VerdictUnlocked: "had no lock", gate.VerdictLost: "lease ended early", gate.VerdictReplayed: "first answer",
+		gate.VerdictDuplicate: "order exists", gate.VerdictMismatch: "another request", gate.VerdictInUse: "first call runs",
+		gate.VerdictNotReady: "a condition",
 	}
 	for v := range gate.Verdict(gate.Verdicts) {
 		refused := false
@@ -141,8 +141,8 @@ var verdictKinds = func() (all []verdictKind) {
 
 // createdKinds are the results of learning new orders.
 var createdKinds = []verdictKind{
-	{"ok", "created, filters have it", false}, {"table", "created, by the table", false}, {"failed", "not created", false},
-	{"unnamed", "created, ID not found", false}, {"abandoned", "no answer", false}, {"unlogged", "created, Redis too late", false},
+	{"ok", "created", false}, {"table", "by the table", false}, {"failed", "not created", false},
+	{"unnamed", "ID not found", false}, {"abandoned", "no answer", false}, {"unlogged", "Redis was late", false},
 }
 
 var buckets = metrics.DecisionBuckets()

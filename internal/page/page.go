@@ -59,8 +59,8 @@ type Page struct {
 	looked     time.Time // when the page was last looked at
 	built      time.Time
 	fragments  []fragment
-	streams    int
-	refusals   []refusalGroup // that are shown
+	streams    []chan struct{} // of the events, the oldest first
+	refusals   []refusalGroup  // that are shown
 	explainer  *explain.Prepared
 	explained  *config.Config // of explainer
 }

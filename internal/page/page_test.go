@@ -42,21 +42,21 @@ rules:
 
 // bed is an engine with its admin server.
 type bed struct {
-	*testing.T
+	testing.TB
 	engine *engine.Engine
 	url    string
 	client *http.Client
 }
 
 // start starts an engine. The edits replace texts of its configuration.
-func start(t *testing.T, edits ...string) *bed {
+func start(t testing.TB, edits ...string) *bed {
 	t.Helper()
 	ids := filepath.Join(t.TempDir(), "ids.csv")
 	bedtest.Check(t, os.WriteFile(ids, []byte("1\n2\n3\n"), 0o600))
 	yaml := strings.NewReplacer(append(edits, "IDS", ids)...).Replace(text)
 	c, err := config.Parse("ordergate.yaml", []byte(yaml), func(name string) string { return map[string]string{"TOKEN": token}[name] })
 	bedtest.Check(t, err)
-	b := &bed{T: t}
+	b := &bed{TB: t}
 	b.engine, err = engine.New(t.Context(), c, "v1", slog.New(slog.DiscardHandler))
 	bedtest.Check(t, err)
 	server := b.engine.AdminServer(func() bool { return false })
@@ -81,7 +81,7 @@ var withToken = []string{"listen: {", "listen: {token_env: TOKEN, "}
 func (b *bed) do(method, path string, form url.Values, header ...string) (status int, body string, got http.Header) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), method, b.url+path, strings.NewReader(form.Encode()))
-	bedtest.Check(b.T, err)
+	bedtest.Check(b.TB, err)
 	if form != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -89,10 +89,10 @@ func (b *bed) do(method, path string, form url.Values, header ...string) (status
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := b.client.Do(req)
-	bedtest.Check(b.T, err)
+	bedtest.Check(b.TB, err)
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
-	bedtest.Check(b.T, err)
+	bedtest.Check(b.TB, err)
 	return resp.StatusCode, string(answer), resp.Header
 }
 
@@ -105,7 +105,7 @@ func (b *bed) want(text string) {
 			b.Log(body)
 		}
 	}()
-	bedtest.Eventually(b.T, "the page has "+text, func() bool {
+	bedtest.Eventually(b.TB, "the page has "+text, func() bool {
 		_, body, _ = b.do("GET", "/", nil)
 		return strings.Contains(body, text)
 	})

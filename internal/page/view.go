@@ -68,21 +68,29 @@ func actions(r *config.Rule) string {
 	return strings.Join(all, " and ")
 }
 
-// plot is the last hour of a rule, drawn in a box of plotWidth by plotHeight.
+// plot is the last hour of a rule, or what is known of it, drawn in a box of plotWidth by plotHeight.
 type plot struct {
+	Span                 string  // the time from the left to the right
 	Passed, Refused, P99 string  // points of lines
 	Most, MostP99        float64 // the greatest values
 }
 
 const (
 	plotWidth, plotHeight = 120, 40
-	// perColumn samples make one point of a line.
+	// perColumn samples make one point of a line that is an hour long.
 	perColumn = samples / plotWidth
+	// fewSamples are drawn one by one, those of ten minutes.
+	fewSamples = samples / 6
 )
 
 func plotOf(points []point) (p plot) {
 	// The newest column may lack samples. A column keeps its samples as it moves.
-	columns := slices.Collect(slices.Chunk(points, perColumn))
+	columns, step := slices.Collect(slices.Chunk(points, perColumn)), 1
+	p.Span = "Last hour"
+	if len(points) <= fewSamples {
+		columns, step = slices.Collect(slices.Chunk(points, 1)), plotWidth/fewSamples
+		p.Span = "Last 10 minutes"
+	}
 	// A line is drawn up to top; 0: to its own greatest value.
 	line := func(of func(point) float64, top float64) (text string, most float64) {
 		values := make([]float64, len(columns))
@@ -94,7 +102,7 @@ func plotOf(points []point) (p plot) {
 		}
 		var b strings.Builder
 		for i, v := range values {
-			fmt.Fprintf(&b, "%d,%.0f ", plotWidth-len(values)+i, plotHeight-v/cmp.Or(top, most, 1)*plotHeight)
+			fmt.Fprintf(&b, "%d,%.0f ", plotWidth-step*(len(values)-1-i), plotHeight-v/cmp.Or(top, most, 1)*plotHeight)
 		}
 		return b.String(), most
 	}
