@@ -118,7 +118,7 @@ func (d *document) eachMapping(path string, v reflect.Value, store bool, visit f
 				visit(item, f.Index(i))
 			}
 		case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
-			for _, name := range slices.SortedFunc(slices.Values(f.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) }) {
+			for _, name := range sortedNames(f) {
 				entry := reflect.New(t.Elem()).Elem()
 				entry.Set(f.MapIndex(name))
 				visit(join(at, name.String()), entry)
@@ -128,6 +128,11 @@ func (d *document) eachMapping(path string, v reflect.Value, store bool, visit f
 			}
 		}
 	}
+}
+
+// sortedNames returns the keys of a map from texts, in order.
+func sortedNames(m reflect.Value) []reflect.Value {
+	return slices.SortedFunc(slices.Values(m.MapKeys()), func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // fill sets the declared defaults of a struct and of those inside it.

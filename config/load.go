@@ -60,11 +60,19 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 
 // LoadWith is [Load] with options.
 func LoadWith(path string, o Options) (*Config, Warnings, error) {
-	data, err := readFile(path, maxFileSize)
+	data, err := readConfiguration(path)
 	if err != nil {
-		return nil, Warnings{}, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, Warnings{}, err
 	}
 	return parse(path, data, o)
+}
+
+func readConfiguration(path string) ([]byte, error) {
+	data, err := readFile(path, maxFileSize)
+	if err != nil {
+		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
+	}
+	return data, nil
 }
 
 // readFile reads a file of at most limit bytes. Its errors do not name the file.
@@ -101,18 +109,24 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 }
 
 func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
+	c, _, warnings, err := parseDocument(file, data, o)
+	return c, warnings, err
+}
+
+// parseDocument also returns the origins of the values.
+func parseDocument(file string, data []byte, o Options) (*Config, *document, Warnings, error) {
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }
 	}
 	doc := newDocument(file)
 	tree := doc.read(data)
 	if tree == nil {
-		return nil, Warnings{}, invalid(doc.violations)
+		return nil, nil, Warnings{}, invalid(doc.violations)
 	}
 	overrides := doc.environment(tree, o.Getenv)
 	c, err := decode(tree, overrides)
 	if err != nil {
-		return nil, Warnings{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
+		return nil, nil, Warnings{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
@@ -125,9 +139,9 @@ func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	c.readSecrets(doc, o)
 	used, elsewhere := doc.divide(&o)
 	if err := invalid(used); err != nil {
-		return nil, Warnings{}, err
+		return nil, nil, Warnings{}, err
 	}
-	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), slices.Concat(doc.lockTimes(c), doc.failuresStored(c))}, nil
+	return c, doc, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), slices.Concat(doc.lockTimes(c), doc.failuresStored(c))}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

@@ -26,6 +26,7 @@ func mustParse(t *testing.T, text string, e env) *Config {
 		t.Fatalf("parsing: %v", err)
 	}
 	schemaAgrees(t, text, nil)
+	shownAgain(t, text, e)
 	return c
 }
 

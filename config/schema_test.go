@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -71,18 +70,7 @@ var ofOneKey = []string{
 
 // TestSchemaOfFiles validates every configuration of the repository.
 func TestSchemaOfFiles(t *testing.T) {
-	files := []string{"testdata/good.yaml", "testdata/design.yaml", "../packaging/ordergate.yaml"}
-	for _, pattern := range []string{"../examples/*/ordergate.yaml", "../examples/*/*/ordergate.yaml"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) < 6 {
-		t.Errorf("only %q", files)
-	}
-	for _, file := range files {
+	for _, file := range configurations(t) {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

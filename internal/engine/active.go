@@ -97,15 +97,15 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 	return v, nil
 }
 
-// restartError lists the changed paths that a reload cannot apply.
-type restartError struct{ paths []string }
+// RestartError lists the changed paths that a reload cannot apply.
+type RestartError []string
 
-func (e restartError) Error() string {
+func (e RestartError) Error() string {
 	takes := "takes"
-	if len(e.paths) > 1 {
+	if len(e) > 1 {
 		takes = "take"
 	}
-	return fmt.Sprintf("%s: %s a restart", strings.Join(e.paths, ", "), takes)
+	return fmt.Sprintf("%s: %s a restart", strings.Join(e, ", "), takes)
 }
 
 // keepReread replaces the passwords in c by those of old, if only they differ: each connection reads
@@ -134,7 +134,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 	}
 	changed = config.Changes(f.config, c)
 	if paths := takesRestart(f.config, c, f.earlier, changed); len(paths) > 0 {
-		return nil, restartError{paths}
+		return nil, RestartError(paths)
 	}
 	next, err := m.prepare(ctx, c)
 	if err != nil {

@@ -106,7 +106,7 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 // logRefusal logs why a configuration is refused. A bad file gets one line for each violation,
 // as ordergate check prints it.
 func (r *reloader) logRefusal(err error) {
-	var restart restartError
+	var restart RestartError
 	if errors.As(err, &restart) {
 		r.log.Error("reload: "+restart.Error()+"; the old configuration stays", runbook.ConfigRefused.Do("restart ordergate, or take that part back"))
 		return

@@ -65,7 +65,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 			defer end(t, running)
 			for i, c := range versions[1:] {
 				_, err := m.apply(t.Context(), c)
-				var restart restartError
+				var restart RestartError
 				if last := i == len(versions)-2; errors.As(err, &restart) != (last && tt.fails) {
 					t.Errorf("step %d: error %v", i+1, err)
 				} else if err != nil && !last {

@@ -11,6 +11,13 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
+// TakesRestart returns the changed paths for which the configuration c takes a restart of an engine
+// that runs with old; none: a reload applies it.
+func TakesRestart(old, c *config.Config) []string {
+	keepReread(old, c)
+	return takesRestart(old, c, nil, config.Changes(old, c))
+}
+
 // takesRestart returns the changed paths that need a restart. past holds earlier rules, whose
 // calls may still run.
 func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {

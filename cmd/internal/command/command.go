@@ -50,7 +50,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 		return usageError{errors.New(strings.Replace(err.Error(), "strconv.ParseInt: parsing ", "", 1))}
 	})
 	root.PersistentFlags().StringVar(&env.file, "config", defaultFile, "the configuration file")
-	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
+	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), configCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }

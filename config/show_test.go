@@ -1,0 +1,79 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// shownAgain writes a configuration with all of its values, and loads what was written: it has to
+// be the same. It returns what was written.
+func shownAgain(t *testing.T, text string, e env) string {
+	t.Helper()
+	first, err := effective("f.yaml", []byte(text), Options{Getenv: e.get})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	if _, err := first.WriteTo(&shown); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("shown.yaml", []byte(shown.String()), e.get)
+	if err != nil {
+		t.Fatalf("%v\n%s\nfrom\n%s", err, shown.String(), text)
+	}
+	if diff := cmp.Diff(first.Config, again, cmpopts.IgnoreUnexported(Rule{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-file +shown):\n%s\n%s\nfrom\n%s", diff, shown.String(), text)
+	}
+	return shown.String()
+}
+
+// TestShownFiles shows every configuration of the repository, without secrets.
+func TestShownFiles(t *testing.T) {
+	secrets := env{"REDIS_PASSWORD": "hidden for sure", "FILTER_SECRET": "of at least 16 bytes", "ADMIN_TOKEN": "also 16 or more bytes",
+		"ORDERS_DSN": "gate:pw@tcp(db:3306)/shop", "PARTS_DSN": "postgres://gate:pw@db/shop"}
+	for _, file := range configurations(t) {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := shownAgain(t, string(text), secrets)
+			for _, secret := range secrets {
+				if strings.Contains(shown, secret) {
+					t.Errorf("shows %q:\n%s", secret, shown)
+				}
+			}
+		})
+	}
+}
+
+// configurations returns the files of the repository for ordergate.
+func configurations(t *testing.T) []string {
+	t.Helper()
+	files := []string{"testdata/good.yaml", "testdata/design.yaml", "../packaging/ordergate.yaml"}
+	for _, pattern := range []string{"../examples/*/ordergate.yaml", "../examples/*/*/ordergate.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) < 6 {
+		t.Errorf("only %q", files)
+	}
+	return files
+}
+
+func TestShownOrigins(t *testing.T) {
+	shown := shownAgain(t, "listen: {authz: \"\"}\nredis:\n  addresses: [a:1]\nlocks: {s: {lease: 10s}}\n", env{"ORDERGATE_LOCKS_S_LEASE": "20s"})
+	for _, line := range []string{"authz: \"\" # line 1", "addresses: ['a:1'] # line 3", "lease: 20s # ORDERGATE_LOCKS_S_LEASE", "mode: single # default", "hold: 20s # default"} {
+		if !strings.Contains(shown, line+"\n") {
+			t.Errorf("lacks %q:\n%s", line, shown)
+		}
+	}
+}
