@@ -81,7 +81,10 @@ func (c comments) of(t reflect.Type, field string) string {
 		return name
 	})
 	if text != "" {
-		text = strings.ToUpper(text[:1]) + strings.TrimSuffix(text[1:], ".") + "."
+		if !strings.HasPrefix(text, "gRPC") {
+			text = strings.ToUpper(text[:1]) + text[1:]
+		}
+		text = strings.TrimSuffix(text, ".") + "."
 	}
 	return text
 }

@@ -28,11 +28,11 @@ type Config struct {
 	Listen Listen `mapstructure:"listen"`
 	// Redis is where the locks and the change logs are. A file that needs none has none.
 	Redis *Redis `mapstructure:"redis"`
-	// Filters are the sets of order IDs, by name.
+	// Filters are the sets of order IDs.
 	Filters map[string]Filter `mapstructure:"filters"`
-	// Sources are where filters read IDs from, by name.
+	// Sources are where filters read IDs from.
 	Sources map[string]Source `mapstructure:"sources"`
-	// Locks are the locks of orders, by name.
+	// Locks are those of orders.
 	Locks map[string]Lock `mapstructure:"locks"`
 	// Rules are looked at in the order of the file. The first that matches a request counts.
 	Rules []Rule `mapstructure:"rules"`
@@ -46,7 +46,7 @@ type Config struct {
 type Listen struct {
 	Authz string `mapstructure:"authz" form:"address" default:"127.0.0.1:9191"` // gRPC ext_authz
 	Proc  string `mapstructure:"proc" form:"address" default:"127.0.0.1:9192"`  // gRPC ext_proc
-	HTTP  string `mapstructure:"http" form:"address"`                           // HTTP sub-requests of nginx, Traefik and Envoy
+	HTTP  string `mapstructure:"http" form:"address"`                           // sub-requests of nginx, Traefik and Envoy
 	Admin string `mapstructure:"admin" form:"address" default:"127.0.0.1:9194"` // HTTP metrics and health
 
 	// TokenFile has the token of requests to the admin address that change something. Without a
@@ -104,9 +104,8 @@ const (
 type Redis struct {
 	// Mode is what serves Redis. Embedded is in this process, for trials with one ordergate.
 	Mode string `mapstructure:"mode" default:"single" oneof:"single sentinel cluster embedded"`
-	// Addresses are, by mode: of exactly one server (single; default 127.0.0.1:6379), of
-	// Sentinels (sentinel), or of any nodes of the cluster, which name the others (cluster).
-	// Mode embedded has none.
+	// Addresses are those of exactly one server (mode single; default 127.0.0.1:6379), of
+	// Sentinels, or of any nodes of a cluster, which name the others. Mode embedded has none.
 	Addresses []string `mapstructure:"addresses"`
 	// Master is the Sentinels' name of the primary.
 	Master string `mapstructure:"master" default:"mymaster" only:"mode=sentinel" need:"the Sentinels' name of the master"`

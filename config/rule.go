@@ -81,7 +81,7 @@ type Match struct {
 	Case string `mapstructure:"case" default:"sensitive" oneof:"sensitive insensitive"`
 	// Host is the exact :authority without the port, in lower case; default any.
 	Host string `mapstructure:"host"`
-	// OtherMethods is what becomes of methods that no rule names for the path; default refuse in
+	// OtherMethods decides about methods that no rule names for the path; default refuse in
 	// a rule with settle or a required key, pass in others.
 	OtherMethods string `mapstructure:"other_methods" oneof:"refuse pass"`
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0
 // key. It skips variables of Kubernetes, and those that the file names. Its messages contain
 // no values of variables.
 func (d *document) unknownVariables(c *Config, environ []string) (unknown []Violation) {
-	named := c.namedVariables()
+	named := d.namedVariables(c)
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
 		rest, ours := strings.CutPrefix(name, variablePrefix)
@@ -43,16 +44,16 @@ func (d *document) unknownVariable(rest string) string {
 }
 
 // namedVariables returns the variables that the file names for secrets.
-func (c *Config) namedVariables() []string {
-	names := []string{c.Listen.TokenEnv}
-	if c.Redis != nil {
-		names = append(names, c.Redis.PasswordEnv, c.Redis.SentinelPasswordEnv)
+func (d *document) namedVariables(c *Config) (names []string) {
+	var visit func(string, reflect.Value)
+	visit = func(path string, v reflect.Value) {
+		for _, k := range d.keysOf(v.Type()) {
+			if strings.HasSuffix(k.key, "_env") {
+				names = append(names, v.FieldByIndex(k.field.Index).String())
+			}
+		}
+		d.eachMapping(path, v, false, visit)
 	}
-	for _, f := range c.Filters {
-		names = append(names, f.SecretEnv)
-	}
-	for _, s := range c.Sources {
-		names = append(names, s.DSNEnv)
-	}
+	visit("", reflect.ValueOf(*c))
 	return names
 }

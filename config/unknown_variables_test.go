@@ -13,12 +13,13 @@ func TestUnknownVariables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.yaml")
 	file := "redis: {password_env: ORDERGATE_PW}\nlocks: {settlement: {}}\n" +
 		"filters: {orders: {secret_env: ORDERGATE_SECRET, sources: [db]}}\n" +
-		"sources: {db: {kind: mysql, dsn_env: ORDERGATE_DSN, table: t, id_column: id}}\n"
+		"sources: {db: {kind: mysql, dsn_env: ORDERGATE_DSN, table: t, id_column: id}}\n" +
+		"log: {decisions: {ids: hashed, secret_env: ORDERGATE_LOG_KEY}}\n"
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	environ := []string{
-		"ORDERGATE_PW=x", "ORDERGATE_SECRET=0123456789abcdef", "ORDERGATE_DSN=x", // named by the file
+		"ORDERGATE_PW=x", "ORDERGATE_SECRET=0123456789abcdef", "ORDERGATE_DSN=x", "ORDERGATE_LOG_KEY=0123456789abcdef", // named by the file
 		"ORDERGATE_REDIS_ADDRESSES=a:1", "ORDERGATE_LOCKS_SETTLEMENT_LEASE=20s",
 		"ORDERGATE_REDIS_ADRESSES=a:1", "ORDERGATE_LOCKS_SETTLEMNT_LEASE=20s", "ORDERGATE_LOCKS_OTHER_LEASE=20s",
 		"ORDERGATE_RULES_0_MODE=observe", "ORDERGATE_NONSENSE=hunter2", "ORDERGATE_EMPTY=", "PATH=/bin", "XORDERGATE_A=b",
@@ -28,7 +29,7 @@ func TestUnknownVariables(t *testing.T) {
 		"ORDERGATE_REDIS_SERVICE_HOST=10.0.0.2", "ORDERGATE_REDIS_PORT=tcp://10.0.0.2:6379", "ORDERGATE_REDIS_PORT_6379_TCP_PORT=6379",
 		"ORDERGATE_LISTEN_PORT=9191",
 	}
-	values := env{"ORDERGATE_PW": "x", "ORDERGATE_SECRET": "0123456789abcdef", "ORDERGATE_DSN": "x"}
+	values := env{"ORDERGATE_PW": "x", "ORDERGATE_SECRET": "0123456789abcdef", "ORDERGATE_DSN": "x", "ORDERGATE_LOG_KEY": "0123456789abcdef"}
 	_, aside, err := LoadWith(path, Options{Getenv: values.get, Environ: environ})
 	if err != nil {
 		t.Fatal(err)
