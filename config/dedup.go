@@ -61,8 +61,11 @@ func (v *validator) dedup(path string, r *Rule) {
 		return
 	}
 	reference(v, path+".confirm", "sources", d.Confirm, v.config.Sources)
-	if s, ok := v.config.Sources[d.Confirm]; ok && s.Kind == SourceCSV {
+	switch s := v.config.Sources[d.Confirm]; {
+	case s.Kind == SourceCSV:
 		v.reject(path+".confirm", "source %s is a file, which does not have the newest orders: name a table", quote(d.Confirm))
+	case s.Feed():
+		v.reject(path+".confirm", "source %s is a topic, in which no single order can be found: name a table", quote(d.Confirm))
 	}
 	if f := v.config.Filters[r.Create.Filter]; len(f.Parts) > 0 {
 		v.reject(path+".confirm", "is not available for a filter with parts: leave out dedup, or give the rule create.once")

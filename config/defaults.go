@@ -68,8 +68,8 @@ func (c *Config) needsRedis() bool {
 		}
 	}
 	for _, s := range c.Sources {
-		if s.Follow != "" && s.Follow != FollowNone {
-			return true // a follower appends to the change log
+		if s.Feed() || s.Follow != "" && s.Follow != FollowNone {
+			return true // its orders are appended to the change log
 		}
 	}
 	for _, r := range c.Rules {
@@ -92,6 +92,11 @@ func (f Filter) needsRedis() bool {
 // hasTable reports whether a filter has a table among its sources.
 func (c *Config) hasTable(f Filter) bool {
 	return slices.ContainsFunc(f.Sources, func(name string) bool { return c.Sources[name].Live() })
+}
+
+// hasFeed reports whether a filter has a topic among its sources, whose place Redis has.
+func (c *Config) hasFeed(f Filter) bool {
+	return slices.ContainsFunc(f.Sources, func(name string) bool { return c.Sources[name].Feed() })
 }
 
 // mostTimes bounds a filter's growth by default, as a multiple of its capacity: six expansions by

@@ -86,7 +86,7 @@ func TestVariablesThatAreWrong(t *testing.T) {
 		{"dangling name", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SOURCES": "seed,sead"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SOURCES[1]: "sead" is not defined under sources, did you mean seed?`}},
 		{"unknown kind", with("", ""), env{"ORDERGATE_SOURCES_SEED_KIND": "oracle"},
-			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "oracle" is not one of csv, mysql, postgres`}},
+			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "oracle" is not one of csv, mysql, postgres, kafka`}},
 		{"unknown freshness", with("filters", "{orders: {freshness: {window: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "stale"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: "stale" is not one of {window: 500ms}, none`}},
 		{"freshness without a unit", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "window: 200"},

@@ -179,6 +179,11 @@ const (
 	SourceCSV      = "csv"      // a file of IDs
 	SourceMySQL    = "mysql"    // a table of MySQL or MariaDB
 	SourcePostgres = "postgres" // a table of PostgreSQL
+	SourceKafka    = "kafka"    // a topic with new orders
+
+	FeedCanal    = "canal-json" // Canal's flat messages
+	FeedDebezium = "debezium"   // with or without the schema
+	FeedJSON     = "json"       // an object with the ID
 
 	FollowNone    = "none"    // orders are created through ordergate only
 	FollowPoll    = "poll"    // ordergate reads the table's new rows at intervals
@@ -191,8 +196,8 @@ const (
 
 // Source has order IDs to read: a file or a table.
 type Source struct {
-	// Kind is a file (csv) or a database. Mariadb and postgresql are other names of mysql and postgres.
-	Kind string `mapstructure:"kind" need:"the kind of source: csv, mysql or postgres" oneof:"csv mysql postgres" alias:"mariadb=mysql postgresql=postgres"`
+	// Kind is a file (csv), a database, or a topic (kafka). Mariadb and postgresql are other names of mysql and postgres.
+	Kind string `mapstructure:"kind" need:"the kind of source: csv, mysql, postgres or kafka" oneof:"csv mysql postgres kafka" alias:"mariadb=mysql postgresql=postgres"`
 	// Path is the file, with one ID a line.
 	Path string `mapstructure:"path" only:"kind=csv" need:"the path of a file with one ID a line"`
 
@@ -201,11 +206,11 @@ type Source struct {
 	// DSNFile is the file with the data source name.
 	DSNFile string `mapstructure:"dsn_file" only:"kind=mysql,postgres"`
 	// Table is the name of the table, or schema.table.
-	Table string `mapstructure:"table" only:"kind=mysql,postgres" need:"the name of the table, or schema.table"`
+	Table string `mapstructure:"table" only:"kind=mysql,postgres,kafka"`
 	// IDColumn is the column with the order IDs.
 	IDColumn string `mapstructure:"id_column" only:"kind=mysql,postgres" need:"the name of the column with the order IDs"`
 	// PartColumns maps the parts of the filters' IDs to their columns.
-	PartColumns map[string]string `mapstructure:"part_columns" only:"kind=mysql,postgres"`
+	PartColumns map[string]string `mapstructure:"part_columns" only:"kind=mysql,postgres,kafka"`
 	// CursorColumn is indexed, and greater for later rows; default the ID column.
 	CursorColumn string `mapstructure:"cursor_column" only:"kind=mysql,postgres"`
 	// Ascending means that later rows have greater cursors, but the database does not generate
@@ -236,8 +241,39 @@ type Source struct {
 	// Publication is that of the table; default ordergate_SOURCE.
 	Publication string `mapstructure:"publication" only:"follow=logical"`
 
+	// Brokers are the addresses, host:port, at which ordergate finds the servers of the topic.
+	Brokers []string `mapstructure:"brokers" only:"kind=kafka" need:"the address of one Kafka server or more, such as [10.0.0.1:9092]"`
+	// Topic has the messages, in all of its partitions.
+	Topic string `mapstructure:"topic" only:"kind=kafka" need:"the name of the topic"`
+	// Format is that of the messages: rows as Canal or Debezium write them, or any JSON object.
+	Format string `mapstructure:"format" only:"kind=kafka" need:"the format of the messages: canal-json, debezium or json" oneof:"canal-json debezium json"`
+	// ID is the column with the order IDs, or in format json the dotted path of their member.
+	ID string `mapstructure:"id" only:"kind=kafka" need:"the column with the order IDs, or the path of the member in format json"`
+	// TLS is that of the connections to the brokers; nil: none.
+	TLS *TLS `mapstructure:"tls" only:"kind=kafka"`
+	// Username is that of SASL; needs a password.
+	Username string `mapstructure:"username" only:"kind=kafka"`
+	// PasswordFile is read at start and for each new connection, trailing line break removed.
+	PasswordFile string `mapstructure:"password_file" only:"kind=kafka"`
+	// PasswordEnv is the name of an environment variable.
+	PasswordEnv string `mapstructure:"password_env" not:"password_file" only:"kind=kafka"`
+	// Mechanism is that of SASL.
+	Mechanism string `mapstructure:"mechanism" default:"plain" oneof:"plain scram-sha-256 scram-sha-512" only:"kind=kafka"`
+
 	// DSN is the content of the file or the variable.
 	DSN Secret `mapstructure:"-" json:"-"`
+	// Password is the content of PasswordFile or PasswordEnv.
+	Password Secret `mapstructure:"-" json:"-"`
+}
+
+// Feed reports whether the source is a topic, which adds orders while ordergate runs. It is never all of
+// them: what a topic lacks, no reader of it can see.
+func (s Source) Feed() bool { return s.Kind == SourceKafka }
+
+// RereadPassword returns a function that reads the password again from its file, see
+// [Redis.RereadPassword].
+func (s Source) RereadPassword() func() string {
+	return rereadSecret(s.PasswordFile, string(s.Password))
 }
 
 // Live reports whether the source is a table, which has each order as soon as it exists.

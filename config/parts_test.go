@@ -177,7 +177,7 @@ func TestPartColumns(t *testing.T) {
 		{"the column of the ID", with(", parts: [tenant]", ", part_columns: {tenant: id}"), []string{`sources.db.part_columns.tenant: "id" is also that of id_column: name a column of its own`}},
 		{"no column", with(", parts: [tenant]", `, part_columns: {tenant: ""}`), []string{`sources.db.part_columns.tenant: "" is not the name of a column: names are 1 to 64 characters that can be printed`}},
 		{"no text", with(", parts: [tenant]", `, part_columns: {tenant: [a]}`), []string{`sources.db.part_columns.tenant: is a list: it has to be text`}},
-		{"a file", `{filters: {orders: {sources: [f], parts: [tenant]}}, sources: {f: {kind: csv, path: a.csv, part_columns: {tenant: t}}}}`, []string{`sources.f.part_columns: is for kinds mysql and postgres only: set one of them, or remove this`}},
+		{"a file", `{filters: {orders: {sources: [f], parts: [tenant]}}, sources: {f: {kind: csv, path: a.csv, part_columns: {tenant: t}}}}`, []string{`sources.f.part_columns: is for kinds mysql, postgres and kafka only: set one of them, or remove this`}},
 		{"a file without", `{filters: {orders: {sources: [f], parts: [tenant]}}, sources: {f: {kind: csv, path: a.csv}}}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

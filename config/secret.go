@@ -68,6 +68,13 @@ func (c *Config) readSecrets(doc *document, o Options) {
 			c.Sources[name] = s
 			s.checkTable(doc, path, o)
 		}
+		if s.Feed() {
+			s.Password = Secret(readSecret(doc, o.Getenv, path+".password", "password", s.PasswordFile, s.PasswordEnv))
+			c.Sources[name] = s
+			if s.TLS != nil {
+				checkFiles(s.TLS.CA, s.TLS.Cert, s.TLS.Key, func(key, message string) { doc.report(path+".tls."+key, message) })
+			}
+		}
 	}
 }
 

@@ -25,20 +25,21 @@ func (t *TLS) String() string {
 // Config returns the settings for a client, with TLS 1.2 or newer. It reads the authorities
 // immediately. Each connection reads the client's certificate again, so a renewed certificate
 // needs no restart. Config blocks on the file system only. The result's callback, which runs
-// in a handshake, also blocks on the file system only.
-func (t *TLS) Config() (*tls.Config, error) {
+// in a handshake, also blocks on the file system only. Its errors begin with the path of the settings in
+// the file.
+func (t *TLS) Config(path string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
 		var err error
 		if c.RootCAs, err = readAuthorities(t.CA); err != nil {
-			return nil, fmt.Errorf("reading redis.tls.ca: %w", err)
+			return nil, fmt.Errorf("reading %s.ca: %w", path, err)
 		}
 	}
 	if t.Cert != "" {
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, at, err := readPair(t.Cert, t.Key)
 			if err != nil {
-				return nil, fmt.Errorf("reading redis.tls.%s: %w", at, err)
+				return nil, fmt.Errorf("reading %s.%s: %w", path, at, err)
 			}
 			return pair, nil
 		}

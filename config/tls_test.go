@@ -59,7 +59,7 @@ func TestTLSFiles(t *testing.T) {
 			file := with("redis", "{tls: "+tt.tls+"}")
 			if tt.want == "" {
 				c := mustParse(t, file, nil)
-				if _, err := c.Redis.TLS.Config(); err != nil {
+				if _, err := c.Redis.TLS.Config("redis.tls"); err != nil {
 					t.Error(err)
 				}
 				return
@@ -80,7 +80,7 @@ func TestTLSFiles(t *testing.T) {
 func TestRenewedCertificate(t *testing.T) {
 	old, renewed := certificates(t), certificates(t)
 	settings := TLS{CA: old.CA, Cert: old.ClientCert, Key: old.ClientKey, ServerName: "redis.internal"}
-	c, err := settings.Config()
+	c, err := settings.Config("redis.tls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestRenewedCertificate(t *testing.T) {
 	if err := os.Remove(old.CA); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := settings.Config(); err == nil || !strings.Contains(err.Error(), "reading redis.tls.ca: no such file") {
+	if _, err := settings.Config("redis.tls"); err == nil || !strings.Contains(err.Error(), "reading redis.tls.ca: no such file") {
 		t.Errorf("without an authority: %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func (c *Config) validate(doc *document) {
 	if c.Redis != nil {
 		v.redis(c.Redis)
 	} else if c.needsRedis() {
-		v.reject("redis", "is missing: locks, create, require, freshness %s, follow, reconcile and share_load need it", FreshnessWindow)
+		v.reject("redis", "is missing: locks, create, require, freshness %s, follow, kafka, reconcile and share_load need it", FreshnessWindow)
 	}
 	for _, name := range sortedKeys(c.Filters) {
 		v.entry(join("filters", name), name)

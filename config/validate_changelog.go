@@ -42,7 +42,7 @@ func (v *validator) needsTable(path string, f Filter, message string) {
 		return
 	}
 	for _, name := range f.Sources {
-		if s, defined := v.config.Sources[name]; !defined || s.Kind != SourceCSV {
+		if s, defined := v.config.Sources[name]; !defined || s.Kind != SourceCSV && !s.Feed() {
 			return // another check reports that source
 		}
 	}

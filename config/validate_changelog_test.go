@@ -72,9 +72,9 @@ func TestChangeLogs(t *testing.T) {
 // TestTablesThatWereMeant holds nothing against a filter whose source is not understood.
 func TestTablesThatWereMeant(t *testing.T) {
 	for source, want := range map[string]string{
-		"{kind: oracle}": `f.yaml:2: sources.db.kind: "oracle" is not one of csv, mysql, postgres`,
+		"{kind: oracle}": `f.yaml:2: sources.db.kind: "oracle" is not one of csv, mysql, postgres, kafka`,
 		"{kind: 1}":      "f.yaml:2: sources.db.kind: is a number: it has to be text, in quotes",
-		"{}":             "f.yaml:2: sources.db: kind is missing: give the kind of source: csv, mysql or postgres",
+		"{}":             "f.yaml:2: sources.db: kind is missing: give the kind of source: csv, mysql, postgres or kafka",
 	} {
 		file := "filters: {orders: {sources: [db], change_log: {keep: 10_000}, reconcile: {}}}\nsources: {db: " + source + "}\n"
 		compareViolations(t, file, nil, []string{want})

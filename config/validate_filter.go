@@ -2,6 +2,7 @@ package config
 
 import (
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,6 +31,9 @@ func (v *validator) filter(path, name string, f Filter) {
 			reference(v, at, "sources", name, v.config.Sources)
 		}
 		seen[name] = true
+	}
+	if v.config.hasFeed(f) && !slices.ContainsFunc(f.Sources, func(name string) bool { return !v.config.Sources[name].Feed() }) {
+		v.reject(path+".sources", "has only topics, which never have all orders: name the table of the orders too, or a file")
 	}
 }
 

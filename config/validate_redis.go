@@ -37,7 +37,10 @@ func (v *validator) redis(r *Redis) {
 	v.variable(path+".sentinel_password_env", r.SentinelPasswordEnv)
 	if r.Mode != RedisEmbedded {
 		v.login(path, "username", "password", r.Username, r.Password+r.PasswordFile+r.PasswordEnv)
-		v.tls(path+".tls", r)
+		if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") && r.TLS != nil {
+			v.reject(path+".tls", "is not for a socket: remove it, or give host:port in addresses")
+		}
+		v.tls(path+".tls", r.TLS)
 	}
 }
 
@@ -119,13 +122,9 @@ func (v *validator) login(path, user, password, name, secret string) {
 	}
 }
 
-func (v *validator) tls(path string, r *Redis) {
-	t := r.TLS
+func (v *validator) tls(path string, t *TLS) {
 	if t == nil {
 		return
-	}
-	if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") {
-		v.reject(path, "is not for a socket: remove it, or give host:port in addresses")
 	}
 	if (t.Cert == "") != (t.Key == "") {
 		v.rejectMissing(path, []string{"cert", "key"}, "has one of cert and key: give both, or neither")

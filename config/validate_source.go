@@ -11,9 +11,48 @@ import (
 )
 
 func (v *validator) source(path, name string, s Source) {
-	if s.Live() {
+	switch {
+	case s.Live():
 		v.table(path, name, s)
+	case s.Feed():
+		v.feed(path, name, s)
 	}
+}
+
+// topicName matches the names that Kafka accepts for a topic.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// maxFeedPath bounds the path of an ID in a message, in bytes.
+const maxFeedPath = 256
+
+func (v *validator) feed(path, name string, s Source) {
+	for i, address := range s.Brokers {
+		at := path + ".brokers[" + strconv.Itoa(i) + "]"
+		if problem := addressProblem(address, 1); problem != "" {
+			v.reject(at, "%s", problem)
+		} else if strings.HasPrefix(address, "unix:") {
+			v.reject(at, "%s is a socket: Kafka takes host:port", quote(address))
+		}
+	}
+	if s.Topic != "" && (!topicName.MatchString(s.Topic) || s.Topic == "." || s.Topic == "..") {
+		v.reject(path+".topic", "%s is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _", quote(s.Topic))
+	}
+	switch {
+	case s.Format == FeedJSON && s.Table != "":
+		v.reject(path+".table", "is for formats %s and %s, whose messages name their table: remove this", FeedCanal, FeedDebezium)
+	case s.Table != "" && strings.Count(s.Table, ".") > 1:
+		v.reject(path+".table", "%s is not the name of a table, or schema.table", quote(s.Table))
+	}
+	if len(s.ID) > maxFeedPath || slices.Contains(strings.Split(s.ID, "."), "") && s.ID != "" {
+		v.reject(path+".id", "%s is not the path of a member: give names with dots between them, %d bytes at most", quote(s.ID), maxFeedPath)
+	}
+	v.partColumns(path, name, s)
+	v.variable(path+".password_env", s.PasswordEnv)
+	v.login(path, "username", "password", s.Username, string(s.Password)+s.PasswordFile+s.PasswordEnv)
+	if s.Username == "" && (v.given(path+".password_file") || v.given(path+".password_env") || v.given(path+".mechanism")) {
+		v.rejectMissing(path, []string{"username"}, "has a login without a user: give username, or remove password_file, password_env and mechanism")
+	}
+	v.tls(path+".tls", s.TLS)
 }
 
 func (v *validator) table(path, name string, s Source) {
@@ -21,7 +60,7 @@ func (v *validator) table(path, name string, s Source) {
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
 		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "does not name the database: give one of dsn_file, dsn_env")
 	}
-	if s.Table != "" {
+	if v.required(path, "table", s.Table != "", "the name of the table, or schema.table") {
 		for part := range strings.SplitSeq(s.Table, ".") {
 			if !isIdentifier(s.Kind, part) || strings.Count(s.Table, ".") > 1 {
 				v.reject(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))

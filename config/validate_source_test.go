@@ -51,14 +51,14 @@ func TestTables(t *testing.T) {
 		{"a schema", "{kind: postgres, dsn_env: ORDERS_DSN, table: shop.Order Items, id_column: Größe}", nil},
 
 		{"nothing", "{kind: mysql}", []string{
-			": table is missing: give the name of the table, or schema.table",
 			": id_column is missing: give the name of the column with the order IDs",
 			": does not name the database: give one of dsn_file, dsn_env",
+			": table is missing: give the name of the table, or schema.table",
 		}},
 		{"empty", `{kind: postgres, dsn_env: "", table: "", id_column: "", cursor_column: ""}`, []string{
-			".table: is empty: give the name of the table, or schema.table",
 			".id_column: is empty: give the name of the column with the order IDs",
 			": does not name the database: give one of dsn_file, dsn_env",
+			".table: is empty: give the name of the table, or schema.table",
 			`.cursor_column: "" is not the name of a column: names are 1 to 63 bytes that can be printed`,
 		}},
 		{"two places of the DSN", mysql(", dsn_file: b"), []string{".dsn_env: excludes dsn_file: give one of the two"}},
@@ -118,7 +118,7 @@ func TestTables(t *testing.T) {
 		}},
 		{"keys of tables", "{kind: csv, path: a, " + needed + ", cursor_column: a, batch: 0, pause: 0s, max_rate: 0, on_bad: skip, overlap: 1s, follow: none, every: 1s, grace: 0s, server_id: 0, slot: a, publication: a}", []string{
 			".dsn_env: is for kinds mysql and postgres only: set one of them, or remove this",
-			".table: is for kinds mysql and postgres only: set one of them, or remove this",
+			".table: is for kinds mysql, postgres and kafka only: set one of them, or remove this",
 			".id_column: is for kinds mysql and postgres only: set one of them, or remove this",
 			".cursor_column: is for kinds mysql and postgres only: set one of them, or remove this",
 			".batch: is for kinds mysql and postgres only: set one of them, or remove this",
@@ -134,7 +134,7 @@ func TestTables(t *testing.T) {
 			".publication: is for kinds mysql and postgres only: set one of them, or remove this",
 		}},
 		{"a DSN of a file", "{kind: csv, path: a, dsn_env: NO_DSN}", []string{".dsn_env: is for kinds mysql and postgres only: set one of them, or remove this"}},
-		{"keys of no kind", "{kind: oracle, " + needed + ", path: a}", []string{`.kind: "oracle" is not one of csv, mysql, postgres`}},
+		{"keys of no kind", "{kind: oracle, " + needed + ", path: a}", []string{`.kind: "oracle" is not one of csv, mysql, postgres, kafka`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var want []string
@@ -144,6 +144,50 @@ func TestTables(t *testing.T) {
 			compareViolations(t, "sources:\n  db: "+tt.source+"\n", env{"ORDERS_DSN": "somewhere"}, want)
 		})
 	}
+}
+
+// TestFeeds has sources of kind kafka. The filter has the table of the orders, too.
+func TestFeeds(t *testing.T) {
+	const redis, needed = "redis: {addresses: [a:1]}\n", "kind: kafka, brokers: ['a:9092'], topic: orders"
+	feed := func(keys string) string { return "{" + needed + ", format: canal-json, id: order_id" + keys + "}" }
+	for _, tt := range []struct {
+		name, source string
+		want         []string
+	}{
+		{"least", feed(""), nil},
+		{"all keys", feed(", table: shop.orders, tls: {}, username: u, password_env: P, mechanism: scram-sha-512"), nil},
+		{"a path", "{" + needed + ", format: json, id: order.id}", nil},
+		{"nothing", "{kind: kafka}", []string{
+			": brokers is missing: give the address of one Kafka server or more, such as [10.0.0.1:9092]",
+			": topic is missing: give the name of the topic", ": format is missing: give the format of the messages: canal-json, debezium or json",
+			": id is missing: give the column with the order IDs, or the path of the member in format json",
+		}},
+		{"no format", "{" + needed + ", format: avro, id: a}", []string{`.format: "avro" is not one of canal-json, debezium, json`}},
+		{"no brokers", "{kind: kafka, brokers: [a, 'unix:/b', 'c:0'], topic: t, format: json, id: a}", []string{
+			`.brokers[0]: "a" is not host:port or unix:/path`, `.brokers[1]: "unix:/b" is a socket: Kafka takes host:port`,
+			`.brokers[2]: "c:0" has no valid port: 1 to 65535 are allowed`,
+		}},
+		{"no topic", "{kind: kafka, brokers: ['a:1'], topic: a b, format: json, id: a}", []string{`.topic: "a b" is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _`}},
+		{"no path", "{" + needed + ", format: json, id: a..b, table: t}", []string{
+			".table: is for formats canal-json and debezium, whose messages name their table: remove this",
+			`.id: "a..b" is not the path of a member: give names with dots between them, 256 bytes at most`,
+		}},
+		{"no login", feed(", username: u"), []string{": username needs a password: give password_file or password_env"}},
+		{"a login of nobody", feed(", password_env: P"), []string{": has a login without a user: give username, or remove password_file, password_env and mechanism"}},
+		{"a key of tables", feed(", cursor_column: a"), []string{".cursor_column: is for kinds mysql and postgres only: set one of them, or remove this"}},
+		{"half a certificate", feed(", tls: {cert: a}"), []string{".tls: has one of cert and key: give both, or neither"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var want []string
+			for _, text := range tt.want {
+				want = append(want, "f.yaml:3: sources.topic"+text)
+			}
+			compareViolations(t, redis+"sources:\n  topic: "+tt.source+"\n", env{"P": "secret"}, want)
+		})
+	}
+	compareViolations(t, redis+"sources:\n  topic: "+feed("")+"\nfilters:\n  orders: {sources: [topic]}\n", nil, []string{
+		"f.yaml:5: filters.orders.sources: has only topics, which never have all orders: name the table of the orders too, or a file",
+	})
 }
 
 func TestFollowersDiffer(t *testing.T) {

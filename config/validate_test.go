@@ -126,9 +126,9 @@ func TestValidation(t *testing.T) {
 		{"source twice", with("filters", `{orders: {sources: [seed, seed]}}`), []string{`filters.orders.sources[1]: "seed" is given twice: name a source once`}},
 		{"unused and wrong", with("filters", `{orders: {}, other: {kind: local, sources: [x]}}`), []string{`filters.other.sources[0]: "x" is not defined under sources, which has seed`}},
 
-		{"source without a kind", with("sources", `{seed: {path: a}}`), []string{`sources.seed: kind is missing: give the kind of source: csv, mysql or postgres`}},
+		{"source without a kind", with("sources", `{seed: {path: a}}`), []string{`sources.seed: kind is missing: give the kind of source: csv, mysql, postgres or kafka`}},
 		{"source without a path", with("sources", `{seed: {kind: csv, path: ""}}`), []string{`sources.seed.path: is empty: give the path of a file with one ID a line`}},
-		{"source of an unknown kind", with("sources", `{seed: {kind: oracle, table: orders}}`), []string{`sources.seed.kind: "oracle" is not one of csv, mysql, postgres`}},
+		{"source of an unknown kind", with("sources", `{seed: {kind: oracle, table: orders}}`), []string{`sources.seed.kind: "oracle" is not one of csv, mysql, postgres, kafka`}},
 
 		{"key without an ID", with("locks", `{s: {key: a}}`), []string{`locks.s.key: "a" has {id} in it 0 times: it has to be there once, as in order:lock:{id}`}},
 		{"key with two IDs", with("locks", `{s: {key: "{id}{id}"}}`), []string{`locks.s.key: "{id}{id}" has {id} in it 2 times: it has to be there once, as in order:lock:{id}`}},
@@ -327,7 +327,7 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 	c.Redis = nil
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, require, freshness window, follow, reconcile and share_load need it") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, require, freshness window, follow, kafka, reconcile and share_load need it") {
 		t.Errorf("a lock without Redis: %v", err)
 	}
 }

@@ -145,7 +145,7 @@ func dialer(settings *config.TLS) (func(ctx context.Context, network, addr strin
 	if settings == nil {
 		return plain.DialContext, nil
 	}
-	c, err := settings.Config()
+	c, err := settings.Config("redis.tls")
 	if err != nil {
 		return nil, err
 	}
