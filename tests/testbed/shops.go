@@ -3,7 +3,6 @@ package testbed
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -68,13 +67,9 @@ func (b *Bed) SpringShop(ctx context.Context, db *MariaDB) (*Shop, error) {
 		return nil, err
 	}
 	source := filepath.Join(b.root, "examples", "shops", "spring")
-	pom, err := os.ReadFile(filepath.Join(source, "pom.xml"))
+	jars, err := b.jars(source, "shops")
 	if err != nil {
-		return nil, fmt.Errorf("starting the shop: %w", err)
-	}
-	jars := b.cache("jars", fmt.Sprintf("spring-%x", sha256.Sum256(pom))[:len("spring-")+16])
-	if _, err := os.Stat(jars); err != nil {
-		return nil, &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "shops"}
+		return nil, err
 	}
 	classes, err := b.compileWithJars(ctx, "spring", jars, []string{filepath.Join(source, "Shop.java")})
 	if err != nil {

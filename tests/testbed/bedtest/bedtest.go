@@ -138,6 +138,12 @@ func (b *Bed) Postgres(args ...string) *testbed.Postgres {
 	return start(b, func(ctx context.Context) (*testbed.Postgres, error) { return b.Bed.Postgres(ctx, args...) })
 }
 
+// Kafka starts a Kafka server; see [testbed.Bed.Kafka].
+func (b *Bed) Kafka(settings ...string) *testbed.Kafka {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Kafka, error) { return b.Bed.Kafka(ctx, settings...) })
+}
+
 // Envoy starts an Envoy; see [testbed.Bed.Envoy].
 func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
 	b.tb.Helper()

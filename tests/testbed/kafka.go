@@ -1,0 +1,92 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Kafka is a running Kafka server, which is its own controller and has no topics.
+type Kafka struct {
+	*Process
+	addr string
+}
+
+// kafkaCluster is the ID of each cluster, as the server wants one.
+const kafkaCluster = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+// Kafka starts a Kafka server on a free port. Further settings are those of its server.properties. It
+// returns a [*MissingError] if there is no JDK, or if the jars were not fetched. The context bounds the
+// start.
+func (b *Bed) Kafka(ctx context.Context, settings ...string) (*Kafka, error) {
+	java, err := lookPath("java", "java")
+	if err != nil {
+		return nil, err
+	}
+	jars, err := b.jars(filepath.Join(b.root, "tests", "kafka"), "kafka")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(b.dir, "kafka-")
+	if err != nil {
+		return nil, fmt.Errorf("starting kafka: %w", err)
+	}
+	properties, classPath := filepath.Join(dir, "server.properties"), filepath.Join(jars, "*")
+	k, p := &Kafka{}, &Process{path: java}
+	// The cheap compiler and a small heap: the start is what a test waits for.
+	p.args = []string{"-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classPath, "kafka.Kafka", properties}
+	pick := func() error {
+		var ports [2]int
+		for i := range ports {
+			if ports[i], err = freePort(65535); err != nil {
+				return err
+			}
+		}
+		k.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
+		controller := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
+		text := "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://" + k.addr + ",CONTROLLER://" + controller +
+			"\ncontroller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@" + controller + "\nlog.dirs=" + filepath.Join(dir, "data") +
+			"\noffsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nauto.create.topics.enable=false\nlog.initial.task.delay.ms=500\n"
+		for _, line := range settings {
+			text += line + "\n"
+		}
+		return os.WriteFile(properties, []byte(text), 0o600)
+	}
+	if err := pick(); err != nil {
+		return nil, fmt.Errorf("starting kafka: %w", err)
+	}
+	format := exec.CommandContext(ctx, java, "-XX:TieredStopAtLevel=1", "-cp", classPath, "kafka.tools.StorageTool", "format", "-t", kafkaCluster, "-c", properties)
+	if err := oneLine(format); err != nil {
+		return nil, fmt.Errorf("formatting kafka's storage: %w", err)
+	}
+	p.ready = func(ctx context.Context, r *run) error {
+		return r.until(ctx, func() error { return ping(ctx, k.addr) })
+	}
+	if err := b.launchOnFreePort(ctx, "kafka", p, pick); err != nil {
+		return nil, err
+	}
+	k.Process = p
+	return k, nil
+}
+
+// Addr returns the server's "host:port". It stays the same over a restart.
+func (k *Kafka) Addr() string { return k.addr }
+
+// ping makes sure that a Kafka server serves requests at an address.
+func ping(ctx context.Context, addr string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return client.Ping(ctx)
+}
