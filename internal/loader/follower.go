@@ -93,7 +93,7 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 // run follows the table until ctx ends, whenever this process has the lock.
 func (f *follower) run(ctx context.Context) {
 	defer f.state.problem.Drop()
-	f.awaitMembership(ctx)
+	awaitMembership(ctx, f.changes)
 	for ctx.Err() == nil {
 		f.followLocked(ctx)
 		_ = wait.For(ctx, followRetry)
@@ -102,11 +102,11 @@ func (f *follower) run(ctx context.Context) {
 
 // awaitMembership waits until this process has joined the change log: before that, an append counts
 // only after the lease of a predecessor, which there may have been.
-func (f *follower) awaitMembership(ctx context.Context) {
+func awaitMembership(ctx context.Context, changes *changelog.Log) {
 	ctx, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	select {
-	case <-f.changes.TailReached():
+	case <-changes.TailReached():
 	case <-ctx.Done():
 	}
 }

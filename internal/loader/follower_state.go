@@ -14,9 +14,9 @@ import (
 type followState struct {
 	problem *recurring.Problem
 
-	mu    sync.Mutex
-	at    time.Time // every row committed before is known; zero: this process does not follow
-	cause string    // why it does not follow; "": it does, or another instance does
+	mu      sync.Mutex
+	at      time.Time // every row committed before is known; zero: this process does not follow
+	trouble string    // why it does not follow; "": it does, or another instance does
 }
 
 // caughtUp notes that every row committed before a moment is known. It reports whether
@@ -24,7 +24,7 @@ type followState struct {
 func (s *followState) caughtUp(at time.Time) (begins bool) {
 	s.mu.Lock()
 	begins = s.at.IsZero()
-	s.at, s.cause = at, ""
+	s.at, s.trouble = at, ""
 	s.mu.Unlock()
 	if begins {
 		s.problem.Close()
@@ -35,7 +35,7 @@ func (s *followState) caughtUp(at time.Time) (begins bool) {
 // lost notes why the table is not followed any more.
 func (s *followState) lost(err error) {
 	s.mu.Lock()
-	s.at, s.cause = time.Time{}, follow.OneLine(err)
+	s.at, s.trouble = time.Time{}, follow.OneLine(err)
 	s.mu.Unlock()
 	s.problem.Note("error", follow.OneLine(err))
 }
@@ -44,7 +44,7 @@ func (s *followState) lost(err error) {
 func (s *followState) busy(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.at, s.cause = time.Time{}, follow.OneLine(err)
+	s.at, s.trouble = time.Time{}, follow.OneLine(err)
 }
 
 // ended notes that this process follows no more.
@@ -75,12 +75,17 @@ func (s *followState) late(after time.Duration) string {
 	return fmt.Sprintf("the table is followed, and its changes are known up to %s ago: a large transaction is read, or the database, Redis or ordergate is slow", behind.Round(time.Second))
 }
 
-// why returns why the table is not followed; "": it is, or another instance follows it.
-func (s *followState) why() string {
+// cause returns why this process does not follow; "": it does, or another instance does.
+func (s *followState) cause() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cause == "" {
-		return ""
+	return s.trouble
+}
+
+// why returns why the table is not followed; "": it is, or another instance follows it.
+func (s *followState) why() string {
+	if cause := s.cause(); cause != "" {
+		return "the table is not followed: " + cause
 	}
-	return "the table is not followed: " + s.cause
+	return ""
 }

@@ -53,9 +53,10 @@ type Loader struct {
 	snapshots   *snapshots                 // nil: a restart reads the sources
 	growth      *growthState               // nil: the filter does not grow, or does so without Redis
 	followers   []*follower                // of its tables
-	asker       *asker                     // of its followers
-	reconcile   *reconciler                // nil: the tables are not compared with the filter
-	cache       *snapshotCache             // nil: each instance reads the sources itself
+	feeds       []*feed
+	asker       *asker         // of its followers
+	reconcile   *reconciler    // nil: the tables are not compared with the filter
+	cache       *snapshotCache // nil: each instance reads the sources itself
 	// logSnapshot is in Redis, and the log is trimmed up to it; nil: there is none.
 	logSnapshot *logSnapshot
 	checkpoints *checkpointStore // of the set in Redis; nil: the tables are in memory
@@ -132,6 +133,9 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	l.cache = o.newSnapshotCache(name, l)
 	l.followers = o.followers(name, l, formats)
 	l.asker = &asker{client: o.Redis, filter: name}
+	if l.feeds, err = o.feeds(name, l, formats); err != nil {
+		return nil, err
+	}
 	for _, f := range l.followers {
 		l.asker.tables = append(l.asker.tables, f.table)
 	}
@@ -184,6 +188,9 @@ func (l *Loader) registerMetrics(m *metrics.Metrics, name string) {
 	for _, f := range l.followers {
 		m.SourceGauges(name, f.name, f.state.lag)
 	}
+	for _, f := range l.feeds {
+		m.SourceGauges(name, f.name, f.state.lag)
+	}
 }
 
 // isLookedUp reports whether a rule refuses requests by a filter.
@@ -221,6 +228,9 @@ func (l *Loader) Conditions(ctx context.Context, name string) []health.Condition
 	for _, f := range l.followers {
 		list = append(list, f.condition(ctx))
 	}
+	for _, f := range l.feeds {
+		list = append(list, f.condition())
+	}
 	if l.filter.AtMax() {
 		list = append(list, health.Condition{
 			Name: "filter " + name + " growth", Ready: true,
@@ -239,6 +249,9 @@ func (l *Loader) Run(ctx context.Context) {
 	wg.Go(func() { l.growth.run(ctx) })
 	wg.Go(func() { l.reconcile.run(ctx) })
 	for _, f := range l.followers {
+		wg.Go(func() { f.run(ctx) })
+	}
+	for _, f := range l.feeds {
 		wg.Go(func() { f.run(ctx) })
 	}
 	sources := l.sources

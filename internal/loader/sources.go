@@ -51,19 +51,21 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 	return nil
 }
 
-// sourcesOf returns the sources of a filter.
+// sourcesOf returns the sources of a filter that have existing orders.
 func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source, err error) {
 	parts := c.Filters[name].Parts
 	for _, s := range c.Filters[name].Sources {
-		if !c.Sources[s].Live() {
-			sources = append(sources, &csvSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
-			continue
+		switch source := c.Sources[s]; {
+		case source.Feed(): // has a reader of its own
+		case source.Live():
+			table, err := newTableSource(s, source, parts, formats, log)
+			if err != nil {
+				return nil, err
+			}
+			sources = append(sources, table)
+		default:
+			sources = append(sources, &csvSource{name: s, path: source.Path, formats: formats, log: log})
 		}
-		table, err := newTableSource(s, c.Sources[s], parts, formats, log)
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, table)
 	}
 	return sources, nil
 }

@@ -65,6 +65,7 @@ const (
 	Snapshots     Section = "snapshots.md#when-it-spares-the-sources"
 	Stopping      Section = "restart.md#stopping"
 	Tables        Section = "sources.md#setting-up-a-table"
+	Topics        Section = "sources.md#a-topic-of-kafka"
 	Trimming      Section = "doubts.md#a-log-that-is-trimmed"
 	WaitTimes     Section = "timeouts.md#the-wait-for-a-lock"
 	Windows       Section = "configuration-filters.md#freshness"

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Kafka is a running Kafka server, which is its own controller and has no topics.
@@ -79,7 +82,24 @@ func (b *Bed) Kafka(ctx context.Context, settings ...string) (*Kafka, error) {
 // Addr returns the server's "host:port". It stays the same over a restart.
 func (k *Kafka) Addr() string { return k.addr }
 
-// ping makes sure that a Kafka server serves requests at an address.
+// CreateTopic makes a topic. One of this name that is being deleted is an error.
+func (k *Kafka) CreateTopic(ctx context.Context, name string, partitions int32) error {
+	request, topic := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
+	request.Topics = append(request.Topics, topic)
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	reply, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(reply.Topics[0].ErrorCode)
+}
+
+// ping makes sure that a Kafka server serves requests at an address, and can have topics.
 func ping(ctx context.Context, addr string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
 	if err != nil {
@@ -88,5 +108,9 @@ func ping(ctx context.Context, addr string) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return client.Ping(ctx)
+	reply, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
+	if err == nil && len(reply.Brokers) == 0 {
+		err = errors.New("the server is not registered yet")
+	}
+	return err
 }

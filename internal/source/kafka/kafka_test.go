@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -23,35 +23,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // topic is a topic of a real server, with a producer.
 type topic struct {
 	t      *testing.T
-	addr   string
+	server *testbed.Kafka
 	name   string
 	client *kgo.Client
 }
 
-func newTopic(t *testing.T, addr, name string, partitions int32) *topic {
+func newTopic(t *testing.T, server *testbed.Kafka, name string, partitions int32) *topic {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(name), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	client, err := kgo.NewClient(kgo.SeedBrokers(server.Addr()), kgo.DefaultProduceTopic(name), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(20<<20), kgo.MetadataMinAge(20*time.Millisecond), kgo.MetadataMaxAge(200*time.Millisecond))
 	bedtest.Check(t, err)
 	t.Cleanup(client.Close)
-	topic := &topic{t, addr, name, client}
+	topic := &topic{t, server, name, client}
 	topic.create(partitions)
 	return topic
 }
 
 func (p *topic) create(partitions int32) {
 	p.t.Helper()
-	request := kmsg.NewPtrCreateTopicsRequest()
-	created := kmsg.NewCreateTopicsRequestTopic()
-	created.Topic, created.NumPartitions, created.ReplicationFactor = p.name, partitions, 1
-	large := "20000000"
-	config := kmsg.NewCreateTopicsRequestTopicConfig()
-	config.Name, config.Value = "max.message.bytes", &large
-	created.Configs = append(created.Configs, config)
-	request.Topics = append(request.Topics, created)
 	bedtest.Eventually(p.t, "the topic is there", func() bool { // one that is being deleted is in the way
-		reply, err := request.RequestWith(p.t.Context(), p.client)
-		return err == nil && kerr.ErrorForCode(reply.Topics[0].ErrorCode) == nil
+		return p.server.CreateTopic(p.t.Context(), p.name, partitions) == nil
 	})
 }
 
@@ -108,7 +99,7 @@ func (p *topic) read(place string) *sink {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	s := &sink{t: p.t, cancel: cancel, done: make(chan error, 1), place: place}
 	f := New(Options{
-		Brokers: []string{p.addr}, Topic: p.name, Format: JSON, ID: []string{"id"}, Check: orderid.Check[string],
+		Brokers: []string{p.server.Addr()}, Topic: p.name, Format: JSON, ID: []string{"id"}, Check: orderid.Check[string],
 		OnBad: func(position, reason string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -172,9 +163,9 @@ func message(id any) string { return fmt.Sprintf(`{"id":%v}`, id) }
 // TestRead reads topics of a real server.
 func TestRead(t *testing.T) {
 	bed := bedtest.New(t)
-	server := bed.Kafka("message.max.bytes=20000000")
+	server := bed.Kafka("message.max.bytes=20000000") // of each topic, too
 	t.Run("from each place", func(t *testing.T) {
-		p := newTopic(t, server.Addr(), "orders", 2)
+		p := newTopic(t, server, "orders", 2)
 		p.write(0, message(1), message(2), "{", message(3))
 		p.write(1, message(4))
 		s := p.read("")
@@ -203,7 +194,7 @@ func TestRead(t *testing.T) {
 		s.want("6", "7", "8", "9")
 	})
 	t.Run("a topic that is replaced", func(t *testing.T) {
-		p := newTopic(t, server.Addr(), "replaced", 1)
+		p := newTopic(t, server, "replaced", 1)
 		p.write(0, message(1), message(2))
 		s := p.read("")
 		s.want("1", "2")
@@ -226,7 +217,7 @@ func TestRead(t *testing.T) {
 		})
 	})
 	t.Run("transactions", func(t *testing.T) {
-		p := newTopic(t, server.Addr(), "transactions", 1)
+		p := newTopic(t, server, "transactions", 1)
 		producer, err := kgo.NewClient(kgo.SeedBrokers(server.Addr()), kgo.DefaultProduceTopic(p.name), kgo.TransactionalID("t"))
 		bedtest.Check(t, err)
 		defer producer.Close()
@@ -245,13 +236,13 @@ func TestRead(t *testing.T) {
 		s.want("1")
 	})
 	t.Run("no topic", func(t *testing.T) {
-		p := &topic{t: t, addr: server.Addr(), name: "none"}
+		p := &topic{t: t, server: server, name: "none"}
 		if err := p.read("").ended(); err == nil || !strings.Contains(err.Error(), "looking for topic none: UNKNOWN_TOPIC_OR_PARTITION") {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("a server that is away", func(t *testing.T) {
-		p := newTopic(t, server.Addr(), "away", 1)
+		p := newTopic(t, server, "away", 1)
 		p.write(0, message(1))
 		s := p.read("")
 		s.want("1")
