@@ -3,7 +3,9 @@ package tests
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -81,6 +83,9 @@ func TestFeed(t *testing.T) {
 	}
 	all(1000, 1010, one)
 	one.becomes(5, "absent")
+	b.check(one, "id: id}", "")
+	b.check(one, "id: number}", "no message of topic orders has a usable order ID, the first is at partition ")
+	b.check(one, "id: id, username: u, password_env: HOME}", "sources.changes: ") // the server has no logins
 	two := b.gate("two")
 	all(1000, 1010, two)
 
@@ -106,6 +111,19 @@ func TestFeed(t *testing.T) {
 	bedtest.Eventually(t, "all of it is read again", func() bool { return b.logged() >= 60 })
 	three := b.gate("three")
 	all(1000, 1060, three)
+}
+
+// check runs "ordergate check --live" on a gate's file with another end of the topic.
+func (b *feedBed) check(g *tableGate, end, want string) {
+	b.t.Helper()
+	text, err := os.ReadFile(g.ConfigFile())
+	must(b.t, err)
+	file := filepath.Join(b.t.TempDir(), "ordergate.yaml")
+	must(b.t, os.WriteFile(file, []byte(bedtest.Replace(string(text), "id: id}\nrules", end+"\nrules")), 0o600))
+	out, err := exec.CommandContext(b.t.Context(), b.Build("./cmd/sidecar", true), "check", "--live", "--config", file).CombinedOutput()
+	if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
+		b.t.Errorf("%s: %v, want %q, got\n%s", end, err, want, out)
+	}
 }
 
 // logged returns how many orders are in the change log.

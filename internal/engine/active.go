@@ -115,6 +115,10 @@ func keepReread(old, c *config.Config) {
 		c.Redis.Password = old.Redis.Password
 	}
 	for name, s := range c.Sources {
+		if before := old.Sources[name]; s.PasswordFile != "" && s.PasswordFile == before.PasswordFile {
+			s.Password = before.Password
+			c.Sources[name] = s
+		}
 		if before := old.Sources[name]; s.DSNFile != "" && s.DSNFile == before.DSNFile && dsn.OnlyPasswordsDiffer(string(s.DSN), string(before.DSN)) {
 			s.DSN = before.DSN
 			c.Sources[name] = s

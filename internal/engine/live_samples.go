@@ -17,6 +17,14 @@ import (
 // checkSource reads a few IDs of a filter's source, and compares them with the rules.
 func (l *liveCheck) checkSource(ctx context.Context, filter, name string) {
 	c, path := l.config.Sources[name], "sources."+name
+	if c.Feed() {
+		sample, err := loader.SampleTopic(ctx, l.config, filter, name)
+		l.report(path, err)
+		if err == nil {
+			l.checkSample(filter, name, "topic "+c.Topic, sample)
+		}
+		return
+	}
 	if !c.Live() {
 		sample, err := loader.SampleFile(ctx, l.config, filter, name)
 		l.report(path+".path", err)
@@ -82,7 +90,7 @@ func (l *liveCheck) checkSample(filter, name, where string, s source.Sample) {
 	path := "sources." + name
 	if len(s.Rows) == 0 {
 		l.result.Samples = append(l.result.Samples, path+": "+where+" has no rows")
-		if !l.config.Sources[name].Live() {
+		if l.config.Sources[name].Kind == config.SourceCSV {
 			l.result.Notes = append(l.result.Notes, config.Violation{Path: path + ".path", Message: where + " has no orders: ordergate refuses every order that it has not learned"})
 		}
 		return

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +21,7 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/runbook"
+	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/kafka"
 	"github.com/ordergate/ordergate/internal/wait"
 	"github.com/ordergate/ordergate/lockmw/redislock"
@@ -62,37 +64,81 @@ func (o *Options) feeds(name string, loader *Loader, formats []order.Format) (al
 			runbook.Topics.Do("repair what error names; ordergate tries again, and misses no message meanwhile"))
 		f.bad = recurring.New(f.log, slog.LevelWarn, "messages of a topic have no usable order ID: ordergate skips them", "the messages of the topic have order IDs again",
 			runbook.Topics.Do("compare the message at this position with the source's format and id"))
-		opts := kafka.Options{
-			Brokers: c.Brokers, Topic: c.Topic, Format: kafka.Format(c.Format), Table: c.Table, ID: []string{c.ID},
-			Check: rules.Check(formats), Username: c.Username, Password: c.RereadPassword(), Mechanism: c.Mechanism,
-			OnBad:    func(position, reason string) { f.bad.Note("position", position, "reason", reason) },
-			CaughtUp: f.caughtUp, Logger: f.log,
+		opts, err := topicOptions(s, c, filter.Parts, formats)
+		if err != nil {
+			return nil, err
 		}
-		if opts.Password == nil {
-			opts.Password = func() string { return string(c.Password) }
-		}
-		if c.Format == config.FeedJSON {
-			opts.ID = strings.Split(c.ID, ".")
-		}
-		for _, column := range partColumns(c, filter.Parts) {
-			path := []string{column}
-			if c.Format == config.FeedJSON {
-				path = strings.Split(column, ".")
-			}
-			opts.Parts = append(opts.Parts, path)
-		}
-		if c.TLS != nil {
-			settings, err := c.TLS.Config("sources." + s + ".tls")
-			if err != nil {
-				return nil, err
-			}
-			opts.TLS = settings
-		}
+		opts.OnBad = func(position, reason string) { f.bad.Note("position", position, "reason", reason) }
+		opts.CaughtUp, opts.Logger = f.caughtUp, f.log
 		f.topic = kafka.New(opts)
 		all = append(all, f)
 	}
 	return all, nil
 }
+
+// topicOptions returns the configured options of a topic.
+func topicOptions(name string, c config.Source, parts []string, formats []order.Format) (kafka.Options, error) {
+	opts := kafka.Options{
+		Brokers: c.Brokers, Topic: c.Topic, Format: kafka.Format(c.Format), Table: c.Table,
+		Check: rules.Check(formats), Username: c.Username, Password: c.RereadPassword(), Mechanism: c.Mechanism,
+	}
+	if opts.Password == nil {
+		opts.Password = func() string { return string(c.Password) }
+	}
+	path := func(name string) []string {
+		if c.Format == config.FeedJSON {
+			return strings.Split(name, ".")
+		}
+		return []string{name}
+	}
+	opts.ID = path(c.ID)
+	for _, column := range partColumns(c, parts) {
+		opts.Parts = append(opts.Parts, path(column))
+	}
+	var err error
+	if c.TLS != nil {
+		opts.TLS, err = c.TLS.Config("sources." + name + ".tls")
+	}
+	return opts, err
+}
+
+// SampleTopic reads the oldest messages of a topic for some seconds, and returns some of their orders. A
+// message without one is an error, if no other has any.
+func SampleTopic(ctx context.Context, c *config.Config, filter, name string) (s source.Sample, err error) {
+	formats, err := rules.FormatsOf(c, filter)
+	if err != nil {
+		return s, err
+	}
+	opts, err := topicOptions(name, c.Sources[name], c.Filters[filter].Parts, formats)
+	if err != nil {
+		return s, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	s.Column = "id"
+	bad := ""
+	opts.OnBad = func(position, reason string) { bad = cmp.Or(bad, position+": "+reason) }
+	opts.CaughtUp = func(time.Time) { cancel() }
+	err = kafka.New(opts).Read(ctx, "", func(_ context.Context, ids []string, _ string) error {
+		for _, id := range ids[:min(len(ids), sampledMessages-len(s.Rows))] {
+			s.Rows = append(s.Rows, source.SampleRow{Where: fmt.Sprintf("message number %d", len(s.Rows)+1), ID: strings.Clone(id)})
+		}
+		if len(s.Rows) == sampledMessages {
+			return errSampled
+		}
+		return nil
+	})
+	switch {
+	case len(s.Rows) > 0 || errors.Is(err, context.Canceled) && bad == "":
+		return s, nil
+	case bad != "":
+		return s, fmt.Errorf("no message of topic %s has a usable order ID, the first is at %s", c.Sources[name].Topic, bad)
+	}
+	return s, err
+}
+
+// sampledMessages is how many orders of a topic are compared with the rules.
+const sampledMessages = 4
 
 // caughtUp notes that everything was appended that the topic had at a time.
 func (f *feed) caughtUp(at time.Time) {

@@ -5,15 +5,15 @@ import "time"
 // SourceState is what a source has given to its filter.
 type SourceState struct {
 	Name     string
-	Table    bool          // a table; false: a file
-	Followed bool          // this process follows the table
+	Table    bool          // a table
+	Topic    bool          // a topic; neither: a file
+	Followed bool          // this process follows the table, or reads the topic
 	Lag      time.Duration // since this process had all committed rows; of a followed table
 	LastRow  string        // the cursor from which the table is read on; "": its first row, or a file
 	LastRead time.Time     // when the last complete reading ended; zero: there was none, or it began again after a doubt
 }
 
-// SourceStates returns the states of the filter's sources, in the order of the configuration. It does
-// not block.
+// SourceStates returns the states of the filter's sources, topics last. It does not block.
 func (l *Loader) SourceStates() []SourceState {
 	states := make([]SourceState, len(l.sources))
 	for i, s := range l.sources {
@@ -28,6 +28,11 @@ func (l *Loader) SourceStates() []SourceState {
 				states[i].Lag, states[i].Followed = f.state.lag()
 			}
 		}
+	}
+	for _, f := range l.feeds {
+		s := SourceState{Name: f.name, Topic: true}
+		s.Lag, s.Followed = f.state.lag()
+		states = append(states, s)
 	}
 	return states
 }
