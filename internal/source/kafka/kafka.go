@@ -26,6 +26,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -94,7 +95,8 @@ func (f *Feed) Read(ctx context.Context, from string, emit Emit) error {
 		if !errors.Is(err, errReplaced) {
 			return err
 		}
-		f.opts.Logger.Warn("the topic of a source is read from its beginning", "reason", err)
+		f.opts.Logger.Warn("the topic of a source is read from its beginning", "reason", err,
+			runbook.Topics.Do("nothing: ordergate misses no message of the new topic"))
 		from = ""
 	}
 }
@@ -119,7 +121,8 @@ func (f *Feed) read(ctx context.Context, from string, emit Emit) error {
 	if before.Topic == r.at.Topic {
 		r.at.Offsets = before.Offsets
 	} else if before.Topic != (topicID{}) {
-		f.opts.Logger.Warn("the topic of a source is read from its beginning", "reason", errReplaced)
+		f.opts.Logger.Warn("the topic of a source is read from its beginning", "reason", errReplaced,
+			runbook.Topics.Do("nothing: ordergate misses no message of the new topic"))
 	}
 	if r.at.Offsets == nil {
 		r.at.Offsets = make(map[int32]int64)
@@ -189,7 +192,8 @@ func (r *reader) run(ctx context.Context) error {
 		}
 		for _, e := range fetches.Errors() {
 			if loss := new(kgo.ErrDataLoss); errors.As(e.Err, &loss) {
-				r.feed.opts.Logger.Warn("a partition of a topic has lost messages, and is read from its oldest one", "partition", e.Partition, "error", e.Err)
+				r.feed.opts.Logger.Warn("a partition of a topic has lost messages, and is read from its oldest one", "partition", e.Partition, "error", e.Err,
+					runbook.Topics.Do("look at Kafka: orders in these messages are known only by another source"))
 			} else if !errors.Is(e.Err, context.DeadlineExceeded) && !kerr.IsRetriable(e.Err) {
 				return fmt.Errorf("reading topic %s, partition %d: %w", r.feed.opts.Topic, e.Partition, e.Err)
 			}

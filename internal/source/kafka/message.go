@@ -3,8 +3,10 @@ package kafka
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 )
 
@@ -166,11 +168,11 @@ func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 
 // what returns an error of package json without the message, which may have a client's data in it.
 func what(err error) string {
-	switch err := err.(type) {
-	case *json.SyntaxError:
-		return fmt.Sprintf("invalid JSON at byte %d", err.Offset)
-	case *json.UnmarshalTypeError:
-		return fmt.Sprintf("%s is of another type than it should be", err.Field)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("invalid JSON at byte %d", syntax.Offset)
+	}
+	if other, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return "its member " + strconv.Quote(other.Field) + " has another type than it should"
 	}
 	return "invalid JSON"
 }

@@ -54,7 +54,7 @@ func TestMessages(t *testing.T) {
 		{"a null", rows, "null", "", ""},
 		{"an object of neither", rows, `{"order_id":42}`, "", "it is neither a message of Canal nor one of Debezium"},
 		{"no JSON", rows, `{"order_id":`, "", "it is no message of canal-json: invalid JSON at byte 12"},
-		{"a list", rows, `[1]`, "", "it is no message of canal-json:  is of another type than it should be"},
+		{"a list", rows, `[1]`, "", "it is no message of canal-json: its member \"\" has another type than it should"},
 
 		{"an object", objects, `{"order":{"id":"42"}}`, "42", ""},
 		{"a number", objects, `{"order":{"id":12345678901234567890123}}`, "12345678901234567890123", ""},
