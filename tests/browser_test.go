@@ -39,10 +39,11 @@ var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs
 // browser is a tab of a real Chromium. Whatever its console complains of, and each request to another
 // place than the page's, fails the test.
 type browser struct {
-	t   testing.TB
-	ctx context.Context // of the tab
-	axe string          // the text of axe-core
-	at  string          // the origin of the page
+	t         testing.TB
+	ctx       context.Context // of the tab
+	axe       string          // the text of axe-core
+	at        string          // the origin of the page
+	inspected int
 
 	mu       sync.Mutex
 	expected []string // of complaints: a form with a wrong token is answered 401
@@ -170,12 +171,13 @@ func (b *browser) resize(width, height int64, scheme string) {
 	b.do(chromedp.EmulateViewport(width, height))
 }
 
-// inspect looks at the page in each width, dark and light: all parts are there, nothing sticks out at the
+// inspect looks at the page in each width, light or dark in turn: all parts are there, nothing sticks out at the
 // side, and axe-core has no complaint.
 func (b *browser) inspect(what string, widths ...int64) {
 	b.t.Helper()
-	for i, width := range widths {
-		b.resize(width, 900, []string{"light", "dark"}[i%2])
+	for _, width := range widths {
+		b.resize(width, 900, []string{"light", "dark"}[b.inspected%2])
+		b.inspected++
 		if strings.Contains(b.text("body"), "could not be made") {
 			b.t.Errorf("%s: %s", what, b.text("body"))
 		}

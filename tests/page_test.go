@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 	b.want("h1", "Settlements get 503")
 	b.want("#state .do", "Start Redis")
 	b.want("#refusals", "Redis, or the table that confirms it, does not answer")
-	b.inspect("without Redis", 1600, 320)
+	b.inspect("without Redis", 320)
 	b.shoot("page-redis-away", 640, "light")
 
 	// It comes back without its data: the file does not have the orders that were created since.
@@ -104,7 +104,7 @@ func TestPage(t *testing.T) {
 	b.want("#state .do", "Wait until it is ready")
 	b.want("#locks", "No lock is held")
 	b.want("#refusals", "Nothing was refused since the start")
-	b.inspect("while it loads", 1600, 320)
+	b.inspect("while it loads", 1600)
 	b.shoot("page-loading", 640, "light")
 }
 
@@ -138,7 +138,7 @@ func (s *stack) browse(ctx context.Context) {
 
 // signIn shows the token.
 func (b *browser) signIn(t *testing.T) {
-	b.inspect("the sign-in", 320, 1600)
+	b.inspect("the sign-in", 320)
 	b.do(chromedp.SendKeys(chromedp.CSS("#token"), adminToken))
 	b.press("main button")
 	if b.pathOf() != "/" {
@@ -171,7 +171,7 @@ func (b *browser) testTry() {
 	b.press("main form[action='/page/try'] button")
 	b.want("h1", "What ordergate would do")
 	b.want("mark", "%")
-	b.inspect("a request that was tried", 1600, 320)
+	b.inspect("a request that was tried", 320)
 	b.open(b.at)
 }
 
@@ -179,13 +179,13 @@ func (b *browser) testTry() {
 func (b *browser) testRelease(t *testing.T) {
 	b.press("[aria-label^='Release order:lock:12']")
 	b.want("main", "The backend may still work on this order")
-	b.inspect("a lock", 1600, 320)
+	b.inspect("a lock", 768)
 	for _, token := range []string{"wrong", adminToken} {
 		b.do(chromedp.SetValue(chromedp.CSS("#reason"), "the service is gone"), chromedp.SetValue(chromedp.CSS("#token"), token))
 		b.press("button.danger")
 	}
 	b.want("h1", "The lock is released")
-	b.inspect("a released lock", 1600, 320)
+	b.inspect("a released lock", 320)
 	b.open(b.at)
 	bedtest.Eventually(t, "the lock is gone", func() bool { return !strings.Contains(b.text("#locks"), "order:lock:12") })
 }
