@@ -61,6 +61,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 	usualLog := ChangeLog{Lease: 2 * time.Second, Expel: 5 * time.Minute}
 	want := &Config{
 		Backend: "spring",
+		Log:     Log{Metadata: true},
 		Listen: Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294", TokenEnv: "ADMIN_TOKEN", Token: "also 16 or more bytes",
 			AdminHosts: []string{"ordergate.internal", "gate"}, Insecure: true, SocketMode: "0600"},
 		Redis: &Redis{

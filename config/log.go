@@ -10,6 +10,8 @@ import (
 type Log struct {
 	// Decisions has a line of JSON for each decision.
 	Decisions *DecisionLog `mapstructure:"decisions"`
+	// Metadata has Envoy get each decision as dynamic metadata.
+	Metadata bool `mapstructure:"metadata" default:"true"`
 }
 
 // DecisionLog configures a line of JSON for each decision.

@@ -49,10 +49,7 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 			})
 			done = true
 		}
-		if call.HasNews() {
-			reply = describe(reply, call)
-		}
-		if err := stream.Send(reply); err != nil || done {
+		if err := stream.Send(describeNews(reply, call)); err != nil || done {
 			return nil
 		}
 	}

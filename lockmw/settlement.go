@@ -136,10 +136,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	if last || endsResponse(msg) {
 		b.finish()
 	}
-	if b.call.HasNews() {
-		reply = describe(reply, b.call)
-	}
-	return b.stream.Send(reply)
+	return b.stream.Send(describeNews(reply, b.call))
 }
 
 // created handles the headers of the answer to a create with a lock.

@@ -12,13 +12,21 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
+// describing has Envoy's access log show all metadata.
+func describing(yaml string) string {
+	const last = `                  ms: "%DURATION%"` + "\n"
+	return bedtest.Replace(yaml, last, last+`                  authz: "%DYNAMIC_METADATA(envoy.filters.http.ext_authz)%"
+                  metadata: "%DYNAMIC_METADATA(ordergate)%"
+`)
+}
+
 // described returns the metadata that Envoy's access log has of the request of a path: those of
 // lookups, and those of all else. Inside Envoy they are the same.
 func (s *stack) described(path string) (authz, rest map[string]any) {
 	s.t.Helper()
 	type entry struct {
-		Path             string
-		Authz, Ordergate map[string]any
+		Path            string
+		Authz, Metadata map[string]any
 	}
 	var found entry
 	bedtest.Eventually(s.t, "the access log has "+path, func() bool {
@@ -34,9 +42,9 @@ func (s *stack) described(path string) (authz, rest map[string]any) {
 	})
 	delete(found.Authz, "ext_authz_duration") // Envoy's own
 	if *attachment == asModule {
-		return found.Ordergate, found.Ordergate
+		return found.Metadata, found.Metadata
 	}
-	return found.Authz, found.Ordergate
+	return found.Authz, found.Metadata
 }
 
 // oddOrders is a rule whose orders may be any text.
@@ -51,7 +59,7 @@ const oddOrders = `
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "\nrules:\n", "\nrules:"+oddOrders)})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "\nrules:\n", "\nrules:"+oddOrders), envoy: describing})
 	s.redis.HSet(t.Context(), "order:lock:5", "another:1", 1)
 	is := func(fields ...any) map[string]any {
 		m := make(map[string]any)

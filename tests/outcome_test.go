@@ -88,7 +88,7 @@ func (s *stack) wantFate(id string, want fate) {
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 200, gate: shortLease, envoy: withTestRoutes})
+	s := newStack(t, settings{backend: b.addr(), orders: 200, gate: shortLease, envoy: both(withTestRoutes, describing)})
 	tests := []struct {
 		name   string
 		do     string // what the backend does

@@ -87,6 +87,9 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 		return version{}, err
 	}
 	v.gate.ReportTo(&m.refusals)
+	if !c.Log.Metadata {
+		v.gate.Undescribed()
+	}
 	if m.decisions != nil {
 		names := make([]string, len(c.Rules))
 		for i := range c.Rules {

@@ -22,8 +22,8 @@ func TakesRestart(old, c *config.Config) []string {
 // calls may still run.
 func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {
 	for _, path := range changed {
-		switch section, _, _ := strings.Cut(path, "."); section {
-		case "answer", "backend", "rules", "locks":
+		switch section, _, _ := strings.Cut(path, "."); {
+		case slices.Contains([]string{"answer", "backend", "rules", "locks"}, section), path == "log.metadata":
 		default:
 			paths = append(paths, path)
 		}

@@ -198,9 +198,11 @@ func (b *settlement) forward(lease gate.Lease) {
 
 // postDecided is post for a call that is decided: the worker describes it first.
 func (b *settlement) postDecided(do func(s *Stream) Step) {
-	m, _ := b.call.Metadata()
+	m, described := b.call.Metadata()
 	b.post(func(s *Stream) Step {
-		s.envoy.Describe(&m)
+		if described {
+			s.envoy.Describe(&m)
+		}
 		return do(s)
 	})
 }

@@ -212,8 +212,8 @@ func describe(e Envoy, call *gate.Call) {
 
 // describeNews is describe if there is anything new.
 func describeNews(e Envoy, call *gate.Call) {
-	if call.HasNews() {
-		describe(e, call)
+	if m, ok := call.News(); ok {
+		e.Describe(&m)
 	}
 }
 

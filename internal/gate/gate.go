@@ -225,6 +225,7 @@ type Gate struct {
 	passed      atomic.Bool     // a request has passed ext_authz
 	refusals    *RecentRefusals // nil: none are kept
 	decisions   DecisionLog     // nil: there is none
+	describes   bool            // decisions, to Envoy
 
 	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests
 	lockingRules []int        // their indices
@@ -244,7 +245,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
+	g := &Gate{describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
 	for i := range policies {
 		g.attachments[i] = make([]attachment, 2*table.Pages(i))
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // MetadataNamespace is that of the dynamic metadata which ext_proc and the module set. Envoy puts
@@ -46,6 +48,69 @@ func (m *Metadata) Fields() iter.Seq[MetadataField] {
 	}
 }
 
+// Field numbers of google.protobuf.Struct and Value.
+const (
+	fieldFields          = 1 // Struct: map entries {1: key, 2: value}
+	fieldKey, fieldValue = 1, 2
+	fieldNumber          = 2 // Value
+	fieldText            = 3
+	fieldStruct          = 5
+)
+
+// Size returns the size of what AppendStruct appends, in bytes.
+func (m *Metadata) Size() (size int) {
+	for f := range m.Fields() {
+		size += sizeOfBytes(sizeOfEntry(&f))
+	}
+	return size
+}
+
+// AppendStruct appends the fields as an encoded google.protobuf.Struct. It does not allocate if b has
+// room: every check that a rule decides has metadata.
+func (m *Metadata) AppendStruct(b []byte) []byte {
+	for f := range m.Fields() {
+		b = appendEntry(b, f.Name, sizeOfValue(&f))
+		if f.Text != "" {
+			b = protowire.AppendTag(b, fieldText, protowire.BytesType)
+			b = protowire.AppendString(b, f.Text)
+		} else {
+			b = protowire.AppendTag(b, fieldNumber, protowire.Fixed64Type)
+			b = protowire.AppendFixed64(b, math.Float64bits(f.Number))
+		}
+	}
+	return b
+}
+
+// AppendNamespace is AppendStruct for a Struct whose one field, named MetadataNamespace, is that one.
+func (m *Metadata) AppendNamespace(b []byte) []byte {
+	size := m.Size()
+	b = appendEntry(b, MetadataNamespace, sizeOfBytes(size))
+	b = protowire.AppendTag(b, fieldStruct, protowire.BytesType)
+	return m.AppendStruct(protowire.AppendVarint(b, uint64(size)))
+}
+
+// appendEntry appends the begin of an entry, whose value has the given size and follows.
+func appendEntry(b []byte, name string, size int) []byte {
+	b = protowire.AppendTag(b, fieldFields, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(sizeOfBytes(len(name))+sizeOfBytes(size)))
+	b = protowire.AppendTag(b, fieldKey, protowire.BytesType)
+	b = protowire.AppendString(b, name)
+	b = protowire.AppendTag(b, fieldValue, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(size))
+}
+
+// sizeOfBytes is the size of a field of n bytes with a number below 16.
+func sizeOfBytes(n int) int { return 1 + protowire.SizeBytes(n) }
+
+func sizeOfEntry(f *MetadataField) int { return sizeOfBytes(len(f.Name)) + sizeOfBytes(sizeOfValue(f)) }
+
+func sizeOfValue(f *MetadataField) int {
+	if f.Text == "" {
+		return 1 + protowire.SizeFixed64()
+	}
+	return sizeOfBytes(len(f.Text))
+}
+
 // WaitMS returns the wait in ms, with one decimal.
 func (m *Metadata) WaitMS() float64 { return milliseconds(m.Wait) }
 
@@ -53,9 +118,12 @@ func milliseconds(d time.Duration) float64 {
 	return math.Round(float64(d)/float64(100*time.Microsecond)) / 10
 }
 
+// Undescribed has the gate describe no decision, before it is used.
+func (g *Gate) Undescribed() { g.describes = false }
+
 // Metadata returns that of a decision. It returns false if nothing was decided.
 func (g *Gate) Metadata(d *Decision) (m Metadata, ok bool) {
-	if d.Rule < 0 || d.Verdict == VerdictNone {
+	if d.Rule < 0 || d.Verdict == VerdictNone || !g.describes {
 		return Metadata{}, false
 	}
 	return Metadata{
@@ -64,19 +132,16 @@ func (g *Gate) Metadata(d *Decision) (m Metadata, ok bool) {
 	}, true
 }
 
-// Metadata is [Gate.Metadata] for a call. Its outcome is there once it is final.
+// Metadata is [Gate.Metadata] for a call. The outcome is there if it is final already: see News.
 func (c *Call) Metadata() (m Metadata, ok bool) {
 	d := &c.Decision
 	if d.Verdict == VerdictNone {
 		d = &c.screened
 	}
-	id := c.learnedID.Load()
-	if m, ok = c.gate.Metadata(d); !ok && id == nil {
+	if m, ok = c.gate.Metadata(d); !ok {
 		return m, false
 	}
-	if m.Rule, m.Action, m.Order = c.Rule(), d.Action.String(), c.orders(); id != nil {
-		m.Action, m.Order = ActionCreate.String(), plain(*id)
-	}
+	m.Order = c.orders()
 	if c.lease != nil {
 		m.Fence = FenceText(c.lease)
 	}
@@ -86,15 +151,21 @@ func (c *Call) Metadata() (m Metadata, ok bool) {
 	return m, true
 }
 
-// HasNews reports, once, that the outcome of the call has become final, or that its new order has been
-// learned: Metadata has it now.
-func (c *Call) HasNews() bool {
-	news := !c.toldOutcome && c.lease != nil && c.bracket.isFinal()
-	c.toldOutcome = c.toldOutcome || news
-	if c.learnedID.Load() != nil && !c.toldOrder {
-		news, c.toldOrder = true, true
+// News returns, once, the metadata of what has become final since the call was forwarded: its outcome,
+// or its new order.
+func (c *Call) News() (m Metadata, ok bool) {
+	if !c.gate.describes {
+		return m, false
 	}
-	return news
+	if !c.toldOutcome && c.lease != nil && c.bracket.isFinal() {
+		c.toldOutcome, ok = true, true
+		m.Outcome = c.bracket.outcome.String()
+	}
+	if id := c.learnedID.Load(); id != nil && !c.toldOrder {
+		c.toldOrder, ok = true, true
+		m.Rule, m.Action, m.Order = c.Rule(), ActionCreate.String(), plain(*id)
+	}
+	return m, ok
 }
 
 // isFinal reports whether no later event of the stream changes the outcome.
