@@ -66,6 +66,9 @@ type Listen struct {
 	// Insecure allows addresses outside of loopback without TLS, and admin without a token.
 	Insecure bool `mapstructure:"insecure"`
 
+	// Debug serves the profiles of Go's runtime at admin, below /debug/pprof/.
+	Debug bool `mapstructure:"debug"`
+
 	SocketMode string `mapstructure:"socket_mode" form:"mode" default:"0660"` // of unix sockets, three octal digits
 }
 

@@ -7,8 +7,12 @@
 package main
 
 import (
+	"fmt"
+	"log/slog"
 	"os"
+	"time"
 
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/envoymodule"
 	"github.com/ordergate/ordergate/internal/envoymodule/abi"
 )
@@ -26,7 +30,7 @@ func init() {
 // open creates what Envoy needs for each use of the filter in its configuration. The text
 // is the filter's configuration, see [parseSettings]. Envoy calls it from its main thread.
 func open(shared *runtimes, getenv func(string) string, text []byte) (abi.FilterConfig, error) {
-	log := envoymodule.NewLogger(abi.Log{})
+	log := envoymodule.NewLogger(kept{abi.Log{}, &shared.recent})
 	s, err := parseSettings(text)
 	if err != nil {
 		return abi.FilterConfig{}, err
@@ -44,4 +48,15 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Filter
 		unfollow()
 		shared.release(r, adapter.Close)
 	}}, nil
+}
+
+// kept is Envoy's log, whose last lines a report has.
+type kept struct {
+	envoymodule.Output
+	recent *bundle.Log
+}
+
+func (k kept) Log(l slog.Level, line string) {
+	fmt.Fprintf(k.recent, "time=%s level=%s %s\n", time.Now().Format(time.RFC3339Nano), l, line)
+	k.Output.Log(l, line)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/listen"
 	"github.com/ordergate/ordergate/internal/runbook"
@@ -37,6 +38,7 @@ const (
 type runtimes struct {
 	mu     sync.Mutex
 	all    map[string]*runtime // by path
+	recent bundle.Log          // of all of them
 	late   func()              // called when Envoy no longer waits for what release has begun
 	ending sync.WaitGroup      // what release has begun
 }
@@ -67,7 +69,7 @@ func (all *runtimes) get(path string, getenv func(string) string, log *slog.Logg
 	defer all.mu.Unlock()
 	r := all.all[path]
 	if r == nil {
-		if r, err = start(path, getenv, log); err != nil {
+		if r, err = start(path, getenv, log, &all.recent); err != nil {
 			return nil, err
 		}
 		if all.all == nil {
@@ -118,7 +120,7 @@ func (all *runtimes) release(r *runtime, closeUser func(within time.Duration)) {
 	}
 }
 
-func start(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
+func start(path string, getenv func(string) string, log *slog.Logger, recent *bundle.Log) (*runtime, error) {
 	r := &runtime{path: path, log: log}
 	c, err := engine.LoadConfig(path, getenv)
 	if err != nil {
@@ -140,6 +142,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 		}
 		return nil, err
 	}
+	r.engine.KeepLog(recent)
 	r.engine.TuneGC(getenv)
 	r.engine.Start()
 	r.engine.ReloadFrom(path, func() (*config.Config, error) {

@@ -19,9 +19,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
@@ -63,6 +65,13 @@ type Server struct {
 	Mark func(ctx context.Context, stage gate.Stage, rule string, delay time.Duration) (*MarkReport, error)
 	// Page serves / and the paths below /page/, and decides itself who may use them; nil: there is none.
 	Page http.Handler
+	// Version, Active (the configuration in force), Log (the last lines) and RedisInfo (what each server
+	// says of itself, by name; nil: there is none) are for reports.
+	Version   string
+	Active    func() *config.Config
+	Log       *bundle.Log
+	RedisInfo func(context.Context) (map[string]string, error)
+	bundling  sync.Mutex
 	// Run starts a task. At its end the process cancels the context of the task, and waits for
 	// it.
 	Run func(task func(context.Context))
@@ -87,6 +96,10 @@ func (s *Server) Handler() http.Handler {
 	health.Register(mux, s.Conditions)
 	mux.HandleFunc("POST /v1/doctor/marks", s.serveMark)
 	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
+	mux.HandleFunc("GET /v1/bundle", s.private(s.serveBundle))
+	if s.Config.Listen.Debug {
+		s.profiles(mux)
+	}
 	if s.Page != nil {
 		mux.Handle("GET /{$}", s.Page)
 		mux.Handle(pagePrefix, s.Page)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/decisionlog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
@@ -57,6 +58,7 @@ type Engine struct {
 	endsMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
 	warnings   recurring.Warnings
+	recentLog  *bundle.Log
 	version    string
 	process    string // names this process to an operator who inspects a lock
 	instanceID string // identifies the instance in change logs
@@ -76,7 +78,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m := &Engine{
 		log: log, config: c, metrics: metrics.New(version, time.Now()),
 		filters: make(map[string]*filterUnit), process: processName(), version: version,
-		ending: make(chan struct{}),
+		ending: make(chan struct{}), recentLog: &bundle.Log{},
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	m.background = func(do func(context.Context)) { m.wg.Go(func() { do(running) }) }
@@ -183,6 +185,9 @@ func (m *Engine) openFilters(ctx context.Context) error {
 	return nil
 }
 
+// KeepLog sets the lines of the log that a report has. Call it before AdminServer.
+func (m *Engine) KeepLog(l *bundle.Log) { m.recentLog = l }
+
 // AdminServer returns the server for operators. The process is not ready while draining returns
 // true.
 func (m *Engine) AdminServer(draining func() bool) *http.Server {
@@ -207,7 +212,12 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 	for name, unit := range m.filters {
 		filters[name] = admin.Filter{Loader: unit.Loader, MeasuredRate: unit.measures.meter.Rate}
 	}
+	var info func(context.Context) (map[string]string, error)
+	if m.redis != nil {
+		info = func(ctx context.Context) (map[string]string, error) { return redisconn.Info(ctx, m.redis) }
+	}
 	return &admin.Server{
+		Version: m.version, Active: m.activeConfig, Log: m.recentLog, RedisInfo: info,
 		Config: m.config, Filters: filters, Metrics: m.metrics, Logger: m.log, Run: m.background,
 		Conditions: func() []health.Condition { return m.conditions(context.Background(), draining()) }, Forget: m.forgetStored, Mark: m.mark,
 	}

@@ -248,7 +248,7 @@ func (a *Adapter) Close(within time.Duration) {
 // it.
 func (a *Adapter) logFault(at string, fault any) {
 	a.log.Error("a fault in ordergate", "at", at, "fault", fault, "stack", string(debug.Stack()),
-		runbook.Faults.Do("report it as a fault of ordergate, with the stack"))
+		runbook.Faults.Do("report it as a fault of ordergate, with ordergate bundle"))
 }
 
 // spawn runs do in a goroutine, on behalf of a stream.

@@ -220,7 +220,7 @@ func (p *Page) render(name string, data any) template.HTML {
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
 		p.opts.Logger.Error("a part of the page is missing", "part", name, "error", err,
-			runbook.Faults.Do("report it as a fault of ordergate"))
+			runbook.Faults.Do("report it as a fault of ordergate, with ordergate bundle"))
 		return "This part of the page could not be made: see the log."
 	}
 	return template.HTML(b.String()) //nolint:gosec // html/template has escaped it

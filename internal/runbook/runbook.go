@@ -44,7 +44,7 @@ const (
 	Confirming    Section = "create-dedup.md#set-it-up"
 	CreateTimes   Section = "timeouts.md#the-answer-to-a-create"
 	DeclaredWhole Section = "filters-cli.md#trust"
-	Faults        Section = "operations.md#the-log"
+	Faults        Section = "operations.md#reporting-a-fault"
 	Forgotten     Section = "once.md#delete-a-stored-answer"
 	FullRedis     Section = "locks.md#when-redis-is-full-or-moves-slots"
 	HotRestart    Section = "envoy-module.md#while-envoy-is-restarted-hot"

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/runbook"
 )
@@ -50,7 +51,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 		return usageError{errors.New(strings.Replace(err.Error(), "strconv.ParseInt: parsing ", "", 1))}
 	})
 	root.PersistentFlags().StringVar(&env.file, "config", defaultFile, "the configuration file")
-	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), configCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), healthCommand(env), versionCommand(env))
+	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), configCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), bundleCommand(env), healthCommand(env), versionCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root
 }
@@ -75,7 +76,8 @@ func serveCommand(env *environment) *cobra.Command {
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
-			log, err := newLogger(env.stderr, level, format)
+			var recent bundle.Log
+			log, err := newLogger(io.MultiWriter(&recent, env.stderr), level, format)
 			if err != nil {
 				return usageError{err}
 			}
@@ -94,7 +96,7 @@ func serveCommand(env *environment) *cobra.Command {
 				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line,
 					runbook.Checking.Do("correct the key, or nothing if it is meant so"))
 			}
-			opts.file, opts.load, opts.reload = env.file, env.load, reload
+			opts.file, opts.load, opts.reload, opts.recent = env.file, env.load, reload, &recent
 			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
 	}

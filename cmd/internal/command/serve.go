@@ -23,6 +23,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/extauthz"
+	"github.com/ordergate/ordergate/internal/bundle"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/listen"
@@ -37,6 +38,7 @@ type serveOptions struct {
 	drain     time.Duration // time for running calls to finish after that
 	file      string        // path of the configuration
 	load      func() (*config.Config, error)
+	recent    *bundle.Log      // of the logger
 	reload    <-chan os.Signal // each signal reloads the configuration
 	keepalive time.Duration    // idle time before a keepalive ping, at least 1 s; 0: keepaliveTime
 }
@@ -49,6 +51,9 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		return err
 	}
 	defer m.Close()
+	if opts.recent != nil {
+		m.KeepLog(opts.recent)
+	}
 	m.TuneGC(getenv)
 	f, err := newAdapters(m, c, cmp.Or(opts.keepalive, keepaliveTime), log)
 	if err != nil {

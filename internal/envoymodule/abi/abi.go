@@ -72,7 +72,7 @@ func Register(name string, open Open) { filter.name, filter.open = name, open }
 func ordergateNew(name, config C.envoy_dynamic_module_type_envoy_buffer) (handle C.uintptr_t) {
 	defer func() {
 		if v := recover(); v != nil {
-			logRefusal("a fault", runbook.Faults.Do("report it as a fault of ordergate, with the stack"), "fault", v, "stack", string(debug.Stack()))
+			logRefusal("a fault", runbook.Faults.Do("report it as a fault of ordergate, with ordergate bundle"), "fault", v, "stack", string(debug.Stack()))
 		}
 	}()
 	if got := C.GoStringN(name.ptr, C.int(name.length)); got != filter.name {
@@ -100,7 +100,7 @@ func ordergateEnd(config C.uintptr_t) {
 	defer func() {
 		if v := recover(); v != nil {
 			envoymodule.NewLogger(Log{}).Error("a fault in ordergate", "at", "the end", "fault", v,
-				runbook.Faults.Do("report it as a fault of ordergate, with the stack"))
+				runbook.Faults.Do("report it as a fault of ordergate, with ordergate bundle"))
 		}
 	}()
 	configs.at(config).Close()
