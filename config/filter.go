@@ -249,16 +249,16 @@ type Source struct {
 	Format string `mapstructure:"format" only:"kind=kafka" need:"the format of the messages: canal-json, debezium or json" oneof:"canal-json debezium json"`
 	// ID is the column with the order IDs, or in format json the dotted path of their member.
 	ID string `mapstructure:"id" only:"kind=kafka" need:"the column with the order IDs, or the path of the member in format json"`
-	// TLS is that of the connections to the brokers; nil: none.
+	// TLS is that of the connections to the brokers.
 	TLS *TLS `mapstructure:"tls" only:"kind=kafka"`
 	// Username is that of SASL; needs a password.
 	Username string `mapstructure:"username" only:"kind=kafka"`
 	// PasswordFile is read at start and for each new connection, trailing line break removed.
-	PasswordFile string `mapstructure:"password_file" only:"kind=kafka"`
+	PasswordFile string `mapstructure:"password_file" only:"username"`
 	// PasswordEnv is the name of an environment variable.
-	PasswordEnv string `mapstructure:"password_env" not:"password_file" only:"kind=kafka"`
+	PasswordEnv string `mapstructure:"password_env" not:"password_file" only:"username"`
 	// Mechanism is that of SASL.
-	Mechanism string `mapstructure:"mechanism" default:"plain" oneof:"plain scram-sha-256 scram-sha-512" only:"kind=kafka"`
+	Mechanism string `mapstructure:"mechanism" default:"plain" oneof:"plain scram-sha-256 scram-sha-512" only:"username"`
 
 	// DSN is the content of the file or the variable.
 	DSN Secret `mapstructure:"-" json:"-"`

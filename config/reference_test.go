@@ -86,7 +86,7 @@ func (r *keyReference) title(t reflect.Type) string {
 	}
 	var b strings.Builder
 	for i, c := range t.Name() {
-		if unicode.IsUpper(c) && i > 0 && t.Name() != "ID" {
+		if unicode.IsUpper(c) && i > 0 && t.Name() != "ID" && t.Name() != "TLS" {
 			b.WriteByte('_')
 		}
 		b.WriteRune(unicode.ToLower(c))

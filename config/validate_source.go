@@ -49,9 +49,6 @@ func (v *validator) feed(path, name string, s Source) {
 	v.partColumns(path, name, s)
 	v.variable(path+".password_env", s.PasswordEnv)
 	v.login(path, "username", "password", s.Username, string(s.Password)+s.PasswordFile+s.PasswordEnv)
-	if s.Username == "" && (v.given(path+".password_file") || v.given(path+".password_env") || v.given(path+".mechanism")) {
-		v.rejectMissing(path, []string{"username"}, "has a login without a user: give username, or remove password_file, password_env and mechanism")
-	}
 	v.tls(path+".tls", s.TLS)
 }
 
