@@ -8,6 +8,7 @@ usage: python3 tools/fetch.py [NAME]...
   php     the php command line, for the old PHP order service
   java    a JDK, for the old Java order service
   nginx   nginx, for the tests of the HTTP attachment
+  caddy   Caddy, for the same, into .cache/bin
   apache  apache2, without a site of its own
   mariadb, postgres  the databases of the tests
   spin, gcc  the model checker of docs/freshness*.pml, and what compiles its searches
@@ -348,40 +349,39 @@ def jars(poms):
         print(f"fetched the jars of {pom.parent.name}")
 
 
-def promtool():
-    """Makes .cache/bin/promtool, unless it is on the PATH."""
+def extracted(program, package, member, version):
+    """Makes .cache/bin/PROGRAM from a Debian package, unless it is on the PATH."""
     # Taken out of its package rather than installed: the package is a server that
-    # would start with the machine, and brings a dozen more for its pages.
-    binary = CACHE / "bin" / "promtool"
-    if which("promtool") or os.access(binary, os.X_OK):
+    # would start with the machine, and may bring a dozen more.
+    binary = CACHE / "bin" / program
+    if which(program) or os.access(binary, os.X_OK):
         return
     if not shutil.which("apt-get"):
-        raise Missing("promtool is missing: install it by hand (Debian's package is prometheus)")
+        raise Missing(f"{program} is missing: install it by hand (Debian's package is {package})")
     work = CACHE / "fetch.tmp"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        download = ["apt-get", "download", "prometheus"]
+        download = ["apt-get", "download", package]
         if run(download, cwd=work) is not None:
             # A fresh machine has no package lists, or stale ones; only root may
             # update them, and the second try says what is wrong.
             run(["apt-get", "update"])
             error = run(download, cwd=work)
             if error:
-                raise Missing(f"promtool is missing: apt-get download prometheus: {error}")
-        package = next(work.glob("prometheus_*.deb"))
-        error = run(["dpkg-deb", "--extract", str(package), str(work)])
+                raise Missing(f"{program} is missing: apt-get download {package}: {error}")
+        error = run(["dpkg-deb", "--extract", str(next(work.glob(f"{package}_*.deb"))), str(work)])
         if error:
-            raise Missing(f"promtool is missing: dpkg-deb: {error}")
-        extracted = work / "usr" / "bin" / "promtool"
-        error = run([str(extracted), "--version"])
+            raise Missing(f"{program} is missing: dpkg-deb: {error}")
+        unpacked = work / member
+        error = run([str(unpacked), version])
         if error:
-            raise Missing(f"promtool was fetched but does not run here: {error}")
+            raise Missing(f"{program} was fetched but does not run here: {error}")
         binary.parent.mkdir(parents=True, exist_ok=True)
-        extracted.rename(binary)
+        unpacked.rename(binary)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    print("fetched promtool")
+    print(f"fetched {program}")
 
 
 def installed(what, package, *patterns):
@@ -458,7 +458,8 @@ FETCHERS = {
     "redisson": lambda: jars("tests/redisson/pom.xml"),
     "kafka": lambda: jars("tests/kafka/pom.xml"),
     "shops": shops,
-    "promtool": promtool,
+    "promtool": lambda: extracted("promtool", "prometheus", "usr/bin/promtool", "--version"),
+    "caddy": lambda: extracted("caddy", "caddy", "usr/bin/caddy", "version"),
     "gateway": gateway,
     "nfpm": nfpm,
     "axe": axe,
