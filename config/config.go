@@ -51,7 +51,7 @@ type Listen struct {
 
 	// TokenFile has the token of requests to the admin address that change something. Without a
 	// token, operators need none, and services can neither add IDs nor delete stored answers
-	// (/v1/...).
+	// (/v1/...). It has at least 16 bytes, and the commands send it.
 	TokenFile string `mapstructure:"token_file"`
 	// TokenEnv is the environment variable that has the token.
 	TokenEnv string `mapstructure:"token_env" not:"token_file"`
@@ -66,10 +66,11 @@ type Listen struct {
 	// Insecure allows addresses outside of loopback without TLS, and admin without a token.
 	Insecure bool `mapstructure:"insecure"`
 
-	// Debug serves the profiles of Go's runtime at admin, below /debug/pprof/.
+	// Debug serves the profiles of Go's runtime at admin, below /debug/pprof/, with the token, or
+	// without one to this machine.
 	Debug bool `mapstructure:"debug"`
 
-	SocketMode string `mapstructure:"socket_mode" form:"mode" default:"0660"` // of unix sockets, three octal digits
+	SocketMode string `mapstructure:"socket_mode" form:"mode" default:"0660"` // of unix sockets, three octal digits. Only users who may write to a socket can connect to it
 }
 
 // FileMode returns SocketMode as a number; 0 if it is invalid.
@@ -112,7 +113,8 @@ type Redis struct {
 	Addresses []string `mapstructure:"addresses"`
 	// Master is the Sentinels' name of the primary.
 	Master string `mapstructure:"master" default:"mymaster" only:"mode=sentinel" need:"the Sentinels' name of the master"`
-	// Database is the number of the database, in modes single and sentinel.
+	// Database is the number of the database, in modes single and sentinel. A user needs +select for
+	// another one than 0.
 	Database     int    `mapstructure:"database" default:"0" min:"0" max:"65535"`
 	Username     string `mapstructure:"username"`                         // an ACL user; needs a password
 	PasswordFile string `mapstructure:"password_file"`                    // read at start and for each new connection, trailing line break removed
@@ -126,11 +128,12 @@ type Redis struct {
 	SentinelPasswordEnv string `mapstructure:"sentinel_password_env" not:"sentinel_password_file" only:"mode=sentinel"`
 
 	// Member identifies this instance. It stays the same after a restart, and no other
-	// ordergate has it. At most 200 bytes, without #; default the host's name and a listener's
-	// address.
+	// ordergate has it. At most 200 bytes, without #; default the host's name and the address
+	// of proc or authz, inside Envoy of admin. Where several have one file, set
+	// ORDERGATE_REDIS_MEMBER.
 	Member string `mapstructure:"member"`
 
-	TLS *TLS `mapstructure:"tls"` // with the servers, in mode sentinel also with the Sentinels
+	TLS *TLS `mapstructure:"tls"` // with the servers, in mode sentinel also with the Sentinels. {} trusts the system's authorities
 
 	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
 	// They are never printed.
@@ -171,7 +174,9 @@ type Lock struct {
 	Kind string `mapstructure:"kind" default:"exclusive" oneof:"exclusive fair read write quorum semaphore"`
 	// Format is how the lock is stored: redisson excludes Java's RLock, string a SET NX PX.
 	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum"`
-	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs.
+	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs: at most 256
+	// bytes, without spaces. In a cluster, other braces have to be a hash tag, as in
+	// order:lock:{{id}}, around the ID where a pattern admits a colon.
 	Key string `mapstructure:"key" form:"lock" default:"order:lock:{id}"`
 	// Permits is how many may hold the lock at once.
 	Permits int `mapstructure:"permits" need:"the number of calls that may hold the lock at once" only:"kind=semaphore" min:"1" max:"1000000"`
@@ -179,7 +184,8 @@ type Lock struct {
 	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum"`
 	// Replicas must confirm a grant. Without it, a grant needs the primary only.
 	Replicas *Replicas `mapstructure:"replicas"`
-	// Lease is how long the lock lasts without a renewal; renewed at a third of it.
+	// Lease is how long the lock lasts without a renewal; renewed at a third of it. Two thirds or more
+	// protect a call whose ordergate was killed.
 	Lease time.Duration `mapstructure:"lease" default:"30s" min:"1s" max:"1h"`
 	// Wait is how a caller waits for the lock; default 3 tries, 100ms apart.
 	Wait Wait `mapstructure:"wait"`

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// pages returns docs/configuration.md and those that have the rest of the keys.
+// pages returns docs/configuration.md and those of the other sections.
 func pages(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -21,39 +21,6 @@ func pages(t *testing.T) string {
 		all.WriteByte('\n')
 	}
 	return all.String()
-}
-
-// TestPagesHaveEveryKey looks for the keys in code, behind what they belong to or alone.
-func TestPagesHaveEveryKey(t *testing.T) {
-	words := make(map[string]bool)
-	for _, code := range regexp.MustCompile("(?s)```yaml.*?```|`[^`\n]+`").FindAllString(pages(t), -1) {
-		for _, word := range regexp.MustCompile(`[a-z_]+`).FindAllString(code, -1) {
-			words[word] = true
-		}
-	}
-	var look func(reflect.Type, string)
-	look = func(typ reflect.Type, path string) {
-		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Map || typ.Kind() == reflect.Slice {
-			typ = typ.Elem()
-		}
-		switch {
-		case typ == freshnessType:
-			typ = reflect.TypeFor[windowMapping]()
-		case typ == modeType:
-			typ = reflect.TypeFor[modeMapping]()
-		case typ == shareType:
-			typ = reflect.TypeFor[shareMapping]()
-		case typ.Kind() != reflect.Struct:
-			return
-		}
-		for key, field := range fieldsOf(typ) {
-			if !words[key] {
-				t.Errorf("the pages do not have %s", join(path, key))
-			}
-			look(field, join(path, key))
-		}
-	}
-	look(reflect.TypeFor[Config](), "")
 }
 
 // TestExamplesOfThePages reads what the pages show of whole sections.

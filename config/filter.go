@@ -38,12 +38,13 @@ type Filter struct {
 	// Kind is what the filter is: Bloom filters in memory (local) or in Redis, layered memory before
 	// Redis, or numbers that are never wrong (exact).
 	Kind string `mapstructure:"kind" default:"local" oneof:"local exact redis-bloom redis-bitmap redisson layered"`
-	// Capacity is the number of IDs that the filter is made for. At ten bits an ID, the most is a
-	// terabit.
+	// Capacity is the number of IDs that the filter is made for, of all segments together. Beyond it
+	// nothing is lost, but more absent IDs pass. At ten bits an ID, the most is a terabit.
 	Capacity uint64 `mapstructure:"capacity" default:"1_000_000" min:"1" max:"100_000_000_000"`
 	// FalsePositiveRate is the share of absent IDs that pass when the filter is full.
 	FalsePositiveRate float64 `mapstructure:"false_positive_rate" default:"0.001" min:"1e-9" max:"0.5"`
-	// Sources are the names of sources, read at start.
+	// Sources are the names of sources, read at start; for a filter in Redis only where it is not
+	// whole. A filter of kind redisson without any is filled by others.
 	Sources []string `mapstructure:"sources"`
 	// Parts are what an ID is unique within, such as a tenant: at most 4 names. The filter then
 	// has IDs with them, in this order: tenant/id. Not of kind exact.
@@ -80,13 +81,16 @@ type Filter struct {
 
 	// RedisKind is the kind of the part in Redis.
 	RedisKind string `mapstructure:"redis_kind" default:"redis-bitmap" oneof:"redis-bloom redis-bitmap redisson" only:"kind=layered"`
-	// KeyPrefix begins the keys of kinds in Redis; default order:bloom:NAME.
+	// KeyPrefix begins the keys of kinds in Redis, without braces; default order:bloom:NAME. Of kind
+	// redisson, it is the name for getBloomFilter.
 	KeyPrefix string `mapstructure:"key_prefix"`
-	// Shards are the parts of a filter in Redis, in slots of their own; default 1.
+	// Shards are the parts of a filter in Redis that is yet to be made, each in a slot of a cluster,
+	// but of kind redisson; default 1. ordergate check prints the least number.
 	Shards int `mapstructure:"shards" min:"1" max:"16384"`
 	// Codec is how the Java services write: default is Kryo5, string StringCodec.
 	Codec string `mapstructure:"codec" default:"default" oneof:"default string" only:"kind=redisson redis_kind=redisson"`
-	// Elements is the type of their RBloomFilter; long is for codec default.
+	// Elements is the type of their RBloomFilter; long is for codec default. IDs that are no Long are
+	// strings in it.
 	Elements string `mapstructure:"elements" default:"string" oneof:"string long" only:"kind=redisson redis_kind=redisson"`
 
 	SecretFile string `mapstructure:"secret_file"`                  // keys the hashes; read at start, trailing line break removed
@@ -117,7 +121,8 @@ type ChangeLog struct {
 	// bounds the wait of a create's answer if Redis does not take the ID. docs/freshness.pml
 	// models both times.
 	Lease time.Duration `mapstructure:"lease" default:"2s" min:"200ms" max:"10s"`
-	// Expel is the time without a renewal after which a member is expelled.
+	// Expel is the time without a renewal after which a member is expelled. Until then nothing is
+	// absent, unless it comes back.
 	Expel time.Duration `mapstructure:"expel" default:"5m" min:"10s" max:"24h"`
 }
 
@@ -144,9 +149,11 @@ func (f Filter) InRedis() string {
 
 // Snapshot is a file that the filter is written to, and that a restart reads.
 type Snapshot struct {
-	// Path is the file. Without a secret in the configuration, a file beside it holds one.
+	// Path is the file, one for each process and filter, with room for two. Without a secret in the
+	// configuration, a file beside it holds one.
 	Path string `mapstructure:"path" need:"the path of the file to write"`
-	// Every is the interval between writes.
+	// Every is the interval between writes. The file is also written once the sources have been read,
+	// and at the end.
 	Every time.Duration `mapstructure:"every" default:"10m" min:"1s" max:"24h"`
 }
 
@@ -154,9 +161,11 @@ type Snapshot struct {
 type Segments struct {
 	// By is the unit of time, a day of UTC.
 	By string `mapstructure:"by" default:"day" oneof:"day"`
-	// Keep is how many days the filter keeps, today included.
+	// Keep is how many days the filter keeps, today included. One more is kept, for clocks and time
+	// zones that are behind.
 	Keep int `mapstructure:"keep" need:"the number of days to keep" min:"1" max:"3660"`
-	// From is where the day of an ID comes from.
+	// From is where the day comes from: the ID itself (format timestamped or snowflake), or the day on
+	// which the ID was learned or read, after a restart anew unless there is a snapshot.
 	From string `mapstructure:"from" default:"id" oneof:"id arrival"`
 	// Older is the answer for an ID of a dropped day; with from arrival it must be absent.
 	Older string `mapstructure:"older" default:"unknown" oneof:"unknown absent"`
@@ -170,7 +179,8 @@ type Expand struct {
 	By float64 `mapstructure:"by" default:"1.5" min:"1.1" max:"16"`
 	// How is the way to grow; default rebuild with sources and without segments, else layers.
 	How string `mapstructure:"how" oneof:"rebuild layers"`
-	// Max is the largest capacity, in IDs; at least the capacity, default 16 times it.
+	// Max is the largest capacity, in IDs, of all segments together; at least the capacity, default 16
+	// times it. Beyond it more absent IDs pass, and the log and /readyz report it.
 	Max uint64 `mapstructure:"max"`
 }
 
@@ -214,7 +224,7 @@ type Source struct {
 	// CursorColumn is indexed, and greater for later rows; default the ID column.
 	CursorColumn string `mapstructure:"cursor_column" only:"kind=mysql,postgres"`
 	// Ascending means that later rows have greater cursors, but the database does not generate
-	// them (times, Snowflakes, ULIDs).
+	// them (times, Snowflakes, ULIDs). Without it, catching up reads the whole table.
 	Ascending bool `mapstructure:"ascending" only:"kind=mysql,postgres"`
 	// Batch is the number of rows a query. Smaller ones need almost a query for each order.
 	Batch int `mapstructure:"batch" default:"10000" min:"10" max:"100000" only:"kind=mysql,postgres"`
@@ -222,21 +232,23 @@ type Source struct {
 	Pause time.Duration `mapstructure:"pause" default:"0s" min:"0s" max:"1m" only:"kind=mysql,postgres"`
 	// MaxRate is the number of rows a second; 0: no limit.
 	MaxRate int `mapstructure:"max_rate" default:"0" min:"0" max:"10000000" only:"kind=mysql,postgres"`
-	// OnBad is what becomes of a row without a usable ID.
+	// OnBad decides about a row without a usable ID: fail ends the reading, and nothing counts as
+	// absent; skip counts and logs the row.
 	OnBad string `mapstructure:"on_bad" default:"fail" oneof:"fail skip" only:"kind=mysql,postgres"`
 	// Overlap is the longest transaction that creates an order.
 	Overlap time.Duration `mapstructure:"overlap" default:"1m" min:"1s" max:"24h" only:"kind=mysql,postgres"`
-	// Follow is how ordergate learns of orders that are created elsewhere. Binlog is for kind
-	// mysql, and logical for postgres.
+	// Follow is how ordergate learns of orders that are created elsewhere; none: there are none.
 	Follow string `mapstructure:"follow" default:"none" oneof:"none poll binlog@mysql logical@postgres" only:"kind=mysql,postgres"`
 	// Every is the interval between polls.
 	Every time.Duration `mapstructure:"every" default:"1s" min:"100ms" max:"1h" only:"follow=poll"`
 	// Grace is the age below which an ID is never absent. All IDs must contain their time, to the
 	// second.
 	Grace time.Duration `mapstructure:"grace" default:"0s" min:"0s" max:"24h" only:"kind=mysql,postgres"`
-	// ServerID is unlike that of every other replica; default random.
+	// ServerID is unlike that of every other replica and the server's own; default random. With it,
+	// the source is for one filter.
 	ServerID uint32 `mapstructure:"server_id" min:"1" max:"4294967295" only:"follow=binlog"`
-	// Slot is the replication slot; default ordergate_SOURCE.
+	// Slot is the replication slot, of one deployment; default ordergate_SOURCE. The source is for one
+	// filter.
 	Slot string `mapstructure:"slot" only:"follow=logical"`
 	// Publication is that of the table; default ordergate_SOURCE.
 	Publication string `mapstructure:"publication" only:"follow=logical"`

@@ -27,7 +27,7 @@ type DecisionLog struct {
 	// IDs is how orders are logged.
 	IDs string `mapstructure:"ids" default:"plain" oneof:"plain hashed none"`
 
-	// SecretFile has the key of hashed orders, at least 16 bytes.
+	// SecretFile has the key of hashed orders, at least 16 bytes, and the same on all instances.
 	SecretFile string `mapstructure:"secret_file" only:"ids=hashed"`
 	// SecretEnv is the environment variable that has it.
 	SecretEnv string `mapstructure:"secret_env" not:"secret_file" only:"ids=hashed"`

@@ -23,7 +23,7 @@ type Once struct {
 	By OnceParts `mapstructure:"by"`
 	// Scope are headers that tell callers apart. Equal keys of requests that differ in one are
 	// different keys. Of an order, a caller that differs in one is refused, and does not get the
-	// answer; default authorization and cookie.
+	// answer; default authorization and cookie. []: for everybody.
 	Scope    OnceParts `mapstructure:"scope"`
 	Required bool      `mapstructure:"required"` // a request without one of the parts is refused; default false: it has no key
 
@@ -37,7 +37,7 @@ type Once struct {
 	For time.Duration `mapstructure:"for"`
 
 	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
-	// "404". Default 2xx; with By also 4xx, except 401, 403, 406, 407, 408, 409, 425 and 429.
+	// "404". Default 2xx; with By also 4xx-final: all but 401, 403, 406 to 409, 425 and 429.
 	Statuses []OnceStatus `mapstructure:"statuses"`
 	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
 	// done is stored.

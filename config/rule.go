@@ -72,12 +72,13 @@ type QueryValues []string
 // Match selects requests. All of its conditions must hold.
 type Match struct {
 	Methods []string `mapstructure:"methods"` // methods in upper case, at least one
-	Path    string   `mapstructure:"path"`    // a template, such as "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
+	Path    string   `mapstructure:"path"`    // a template, such as "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query; with a slash at the end where the backend has one
 	// Query maps parameters that the query must have to their values, one of which it has as
 	// written. Names have 1 to 128 letters, digits, _ and -; values 1 to 256 visible ASCII
 	// characters but & ; and #, with a letter or digit among them.
 	Query map[string]QueryValues `mapstructure:"query"`
-	// Case is how the literal segments are compared.
+	// Case is how the literal segments are compared; insensitive for a backend that takes /ORDERS for
+	// /orders.
 	Case string `mapstructure:"case" default:"sensitive" oneof:"sensitive insensitive"`
 	// Host is the exact :authority without the port, in lower case; default any.
 	Host string `mapstructure:"host"`
@@ -124,7 +125,7 @@ type ID struct {
 	Cookie string `mapstructure:"cookie"` // a cookie
 
 	Optional bool `mapstructure:"optional"` // not in rules that settle, the same in all entries: a request may have no ID
-	// JSONType is how the ID is written.
+	// JSONType is how the ID is written. 42 and "42" are one order.
 	JSONType string `mapstructure:"json_type" default:"any" oneof:"any string number" only:"json"`
 	// List means an array of IDs; not in create rules.
 	List bool `mapstructure:"list" only:"json"`
@@ -132,7 +133,7 @@ type ID struct {
 	MaxList int `mapstructure:"max_list" default:"100" min:"1" max:"1000" only:"list"`
 	// Separator stands between the IDs of a list that are one text.
 	Separator string `mapstructure:"separator" oneof:", ; |" only:"list"`
-	// MaxBody bounds the body, in bytes.
+	// MaxBody bounds the body, in bytes. The largest of a rule's entries counts.
 	MaxBody int `mapstructure:"max_body" default:"65536" min:"1" max:"1048576" only:"json form"`
 
 	// Format is what an ID looks like.
@@ -205,8 +206,8 @@ type Settle struct {
 	Once        *Once       `mapstructure:"once"`        // the stored answer of the order
 	Require     []Condition `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
 	Busy        Reply       `mapstructure:"busy"`        // default 409, Retry-After 1s
-	Unavailable Reply       `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
-	// MaxHold is the longest call. ordergate ends a longer one.
+	Unavailable Reply       `mapstructure:"unavailable"` // without Redis, with too many settlements in flight, after a lost lease, or without a lock; default 503, Retry-After 1s
+	// MaxHold is the longest call. ordergate ends a longer one, and holds its lock.
 	MaxHold time.Duration `mapstructure:"max_hold" default:"10m" min:"1s" max:"24h"`
 
 	// MaxInFlight bounds the settlements of all rules that the backend may have to work on:
