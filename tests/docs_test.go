@@ -87,7 +87,7 @@ func TestLinks(t *testing.T) {
 	benchmarks, err := filepath.Glob("bench/*/README.md")
 	must(t, err)
 	files = append(files, benchmarks...)
-	files = append(files, "bench/README.md", "faults/README.md", "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
+	files = append(files, "bench/README.md", "faults/README.md", "../README.md", "../README.zh-CN.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
 	for _, file := range files {
 		for _, m := range link.FindAllStringSubmatch(prose(t, file), -1) {
 			target := file
@@ -100,6 +100,24 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s: %s has no section #%s", filepath.Base(file), filepath.Base(target), m[2])
 			}
 		}
+	}
+}
+
+// TestChinese checks that the Chinese README has commands of the other one, which are run.
+func TestChinese(t *testing.T) {
+	t.Parallel()
+	english, err := os.ReadFile("../README.md")
+	must(t, err)
+	chinese, err := os.ReadFile("../README.zh-CN.md")
+	must(t, err)
+	blocks := code.FindAllString(string(chinese), -1)
+	for _, block := range blocks {
+		if !strings.Contains(string(english), block) {
+			t.Errorf("README.md does not have\n%s", block)
+		}
+	}
+	if len(blocks) != 3 {
+		t.Errorf("%d blocks of code", len(blocks))
 	}
 }
 
