@@ -122,7 +122,7 @@ var verdictKinds = func() (all []verdictKind) {
 	notes := [gate.Verdicts]string{
 		gate.VerdictAbsent: "no such order", gate.VerdictMaybe: "passed on", gate.VerdictUnknown: "passed on",
 		gate.VerdictBusy: "another call runs", gate.VerdictInvalid: "faulty request", gate.VerdictAmbiguous: "faulty request",
-		gate.VerdictUnavailable: "no Redis or table", gate.VerdictOverloaded: "too many calls", gate.VerdictAcquired: "got the lock",
+		gate.VerdictUnavailable: "no answer", gate.VerdictOverloaded: "too many calls", gate.VerdictAcquired: "got the lock",
 		gate.VerdictUnlocked: "had no lock", gate.VerdictLost: "lease ended early", gate.VerdictReplayed: "first answer",
 		gate.VerdictDuplicate: "order exists", gate.VerdictMismatch: "another request", gate.VerdictInUse: "first call runs",
 		gate.VerdictNotReady: "a condition",
