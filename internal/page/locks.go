@@ -64,8 +64,8 @@ func (p *Page) runLists(ctx context.Context) {
 		isDue := !time.Now().Before(p.locks.due)
 		p.locks.mu.Unlock()
 		if isDue {
+			p.listPeers(ctx) // before those who wait for the locks go on
 			p.listLocks(ctx)
-			p.listPeers(ctx)
 		}
 	}
 }

@@ -134,8 +134,13 @@ var functions = template.FuncMap{
 	"wait":    waitText,
 	"total":   func(n float64) string { return admin.Grouped(uint64(n)) },
 	"count":   admin.Grouped,
-	"percent": admin.Percent,
-	"bytes":   admin.SizeText,
+	"percent": func(share float64) string {
+		if share > 0 && share < 1e-6 {
+			return "below 0.0001%"
+		}
+		return admin.Percent(share)
+	},
+	"bytes": admin.SizeText,
 	"renewed": func(l lockreport.Lock, h lockreport.Holder) string {
 		switch at, every := l.Renewed(h); {
 		case every == 0:
