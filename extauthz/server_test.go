@@ -74,6 +74,7 @@ func newServer(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.LogDecisionsTo(gatetest.Decisions(false))
 	s, err := NewServer(g)
 	if err != nil {
 		t.Fatal(err)

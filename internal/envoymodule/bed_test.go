@@ -246,6 +246,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	g.LogDecisionsTo(gatetest.Decisions(true))
 	return g
 }
 
