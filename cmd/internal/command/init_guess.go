@@ -31,7 +31,7 @@ var (
 // of returns the pages that may do something with an order. It is a guess, which the user corrects.
 func (s *logSample) of(kind kindOfPage) (list []*page) {
 	for _, p := range s.sorted() {
-		if len(list) < maxProposed && p.n*1000 >= s.read/1000 && s.kind(p) == kind {
+		if len(list) < maxProposed && p.n*1000 >= s.read/1000 && (p.served > 0 || kind == lookups) && s.kind(p) == kind {
 			list = append(list, p)
 		}
 	}

@@ -25,6 +25,7 @@ type page struct {
 	n          int64
 	named      bool  // it has an {id}
 	missing    int64 // answered 404
+	served     int64 // answered below 400
 	redirected int64
 	led        int64 // redirected, and the client went on to an order that the log did not have before
 }
@@ -91,6 +92,7 @@ var (
 	codeLike  = regexp.MustCompile(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
 	orderName = regexp.MustCompile(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
 	chooses   = regexp.MustCompile(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
+	plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`) // a rule can have it; scanners send others
 	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
 )
 
@@ -124,7 +126,7 @@ func (s *logSample) add(e *accesslog.Entry) {
 		e.Target = path
 	}
 	path, _, _ = strings.Cut(path, ";")
-	if asset.MatchString(path) || len(path) > 200 || e.Method == "OPTIONS" {
+	if asset.MatchString(path) || !plainPath.MatchString(path) || len(path) > 200 || e.Method == "OPTIONS" {
 		return
 	}
 	named, id := false, ""
@@ -165,6 +167,9 @@ func (s *logSample) add(e *accesslog.Entry) {
 		s.pages[text] = p
 	}
 	p.n++
+	if e.Status < 400 {
+		p.served++
+	}
 	if e.Status == 404 || e.Status == 410 {
 		p.missing++
 	}
@@ -207,10 +212,17 @@ func (s *logSample) propose(kind kindOfPage) string {
 	return cmp.Or(strings.Join(s.texts(kind), ", "), "-")
 }
 
-// texts returns the requests of one kind.
+// texts returns the requests of one kind, without those that a rule could not tell from others before.
 func (s *logSample) texts(kind kindOfPage) (list []string) {
-	for _, p := range s.of(kind) {
-		list = append(list, p.text)
+	var taken []string
+	for k := lookups; k <= kind; k++ {
+		list = nil
+		for _, p := range s.of(k) {
+			sketch, err := parseSketch(p.text)
+			if match := sketch.match(); err == nil && !slices.Contains(taken, match) {
+				taken, list = append(taken, match), append(list, p.text)
+			}
+		}
 	}
 	return list
 }

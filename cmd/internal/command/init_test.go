@@ -128,6 +128,10 @@ func TestInitProposes(t *testing.T) {
 		{"links that pay", shopLog("GET /orders/1795716760586#;jsessionid=AB", "GET /paySuccess?orderNo=1795716760586#"), []string{
 			`path: "/orders/{id}"}`, "methods: [GET, HEAD], path: /paySuccess}\n    id: {query: orderNo, format: digits}\n    lookup: {filter: orders}\n    settle",
 		}},
+		{"requests of one path", shopLog("GET /orders/#", "GET /orders?id=#", "GET /orders?order_id=#", "POST /orders/#", "POST /orders/#?action=cancel"), []string{
+			"path: \"/orders/{id}\", query: {action: cancel}}\n    id: [{path: id, format: digits}, {form: id, format: digits}]   # a form's field may override it\n    lookup: {filter: orders}\n    settle: {lock: settlement}\n\n  - name: order-lookup",
+			"path: /orders}\n    id: {query: id, format: digits}\n    lookup", `methods: [POST], path: "/orders/{id}"}`,
+		}},
 		{"UUIDs", shopLog("GET /api/orders/123e4567-e89b-12d3-a456-42661417#"), []string{`id: {path: id, format: uuid}`}},
 		{"codes", shopLog("GET /order/view/ORD-2026-#"), []string{`pattern: "[A-Za-z0-9_-]+"`}},
 	} {
@@ -142,6 +146,36 @@ func TestInitProposes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInitIgnoresScanners has requests in the log that no rule can be written for, and others that the
+// service never answered.
+func TestInitIgnoresScanners(t *testing.T) {
+	t.Parallel()
+	fileOf := func(log string) string {
+		dir := t.TempDir()
+		code, stdout, stderr := command(t.Context(), append(append([]string{}, flagsOfInit...), "--out", dir, "--log", writeFile(t, "access.log", log))...)
+		text, err := os.ReadFile(filepath.Join(dir, "ordergate.yaml"))
+		if code != exitDone || err != nil {
+			t.Errorf("exit code %d, %v, %s%s", code, err, stdout, stderr)
+		}
+		return string(text)
+	}
+	ordinary := shopLog("GET /orders/#", "POST /orders/#/pay", "POST /orders")
+	whole, want := ordinary, fileOf(ordinary)
+	for _, odd := range []string{
+		`GET /order list/42/pay`, `GET /%41orders/42`, `POST /orders/42/p%61y`, `GET /orders/{x}/42`, `GET /orders/../orders/42`, `POST /orders//42/pay`, `GET /orders/42/x.php/..;/admin/confirm`,
+		`GET //orders/42`, `POST /checkout/\x0apay/confirm`, `GET /payment/<script>confirm`, `GET /orders/42/\x22#:{}/pay`, `POST /checkout/payment/confirm`, `POST /orders/42/refund`, `POST /order/create`,
+	} {
+		line := `10.0.0.9 - - [27/Nov/2026:10:01:00 +0000] "` + odd + ` HTTP/1.1" 404 12 "-" "scanner"` + "\n"
+		whole += line
+		if got := fileOf(ordinary + line + line); got != want {
+			t.Errorf("%s: the file has\n%s", odd, got)
+		}
+	}
+	if got := fileOf(whole); got != want {
+		t.Errorf("with all of them, the file has\n%s", got)
 	}
 }
 
@@ -172,8 +206,8 @@ func TestInitReadsVisits(t *testing.T) {
 		{"creates and settles by GET", []string{
 			"POST /login 200", "GET / 304", "POST /shop-cart 200", "GET /shop-cart/settle 200", "GET /saveOrder 302", "GET /orders/# 200", "GET /selectPayType?orderNo=# 200",
 			"GET /payPage?orderNo=#&payType=1 200", "GET /paySuccess?payType=1&orderNo=# 200", "GET /orders 200", "GET /orders/# 200", "PUT /orders/#/finish 200", "POST /pay/# 200", "GET /logout 302",
-		}, "order-lookup GET /orders/{id}, order-lookup-2 GET /payPage, order-lookup-3 GET /selectPayType, order-create GET /saveOrder, " +
-			"order-settle GET /paySuccess, order-settle-2 POST /pay/{id}, order-settle-3 PUT /orders/{id}/finish", nil},
+		}, "order-lookup-2 GET /payPage, order-lookup-3 GET /selectPayType, order-create GET /saveOrder, order-settle GET /paySuccess, " +
+			"order-lookup GET /orders/{id}, order-settle-2 POST /pay/{id}, order-settle-3 PUT /orders/{id}/finish", nil},
 		{"a session that has the order", []string{
 			"GET /index.php?route=account/login 200", "POST /index.php?route=account/login.login 302", "GET /index.php?route=account/order.info&order_id=# 200", "POST /index.php?route=checkout/cart.add 200",
 			"GET /index.php?route=checkout/checkout 200", "POST /index.php?route=checkout/shipping_address.save 200", "POST /index.php?route=checkout/shipping_method.save 200",

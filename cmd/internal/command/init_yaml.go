@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -17,7 +18,13 @@ type sketch struct {
 	query   [][2]string // that choose what runs
 	place   string      // of the ID, as in a rule: path, query, json, form or cookie; "": nowhere
 	name    string
+
+	text   string // as the flag or the log has it
+	action string // the flag
+	rule   string // name of the rule
 }
+
+func (s *sketch) flag() string { return fmt.Sprintf("--%s %q", s.action, s.text) }
 
 const wantSketch = "want 'METHOD PATH', such as 'GET /orders/{id}', or 'POST /pay json:orderId'"
 
@@ -87,6 +94,34 @@ func (s *sketch) match() string {
 	return text + "}"
 }
 
+// sketches returns what the rules match: what is more special first, so that a rule does not take the
+// requests of a later one.
+func (a *initAnswers) sketches() (list []*sketch, err error) {
+	for _, group := range []struct {
+		action   string
+		requests []string
+	}{{"lookup", a.lookup}, {"create", a.create}, {"settle", a.settle}} {
+		for i, text := range group.requests {
+			s, err := parseSketch(text)
+			if err != nil {
+				return nil, err
+			}
+			s.text, s.action, s.rule = text, group.action, "order-"+group.action
+			if i > 0 {
+				s.rule += fmt.Sprintf("-%d", i+1)
+			}
+			if i := slices.IndexFunc(list, func(other *sketch) bool { return other.match() == s.match() }); i >= 0 {
+				return nil, fmt.Errorf("%s: these are the requests of %s, and a rule has one action (one that settles looks up, too)", s.flag(), list[i].flag())
+			}
+			list = append(list, &s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *sketch) int {
+		return cmp.Or(len(b.query)-len(a.query), strings.Count(a.path, "{")-strings.Count(b.path, "{"))
+	})
+	return list, nil
+}
+
 // yaml returns the file.
 func (a *initAnswers) yaml(seen *logSample) (string, error) {
 	form := "format: digits"
@@ -101,50 +136,36 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 		follow = "logical"
 	}
 	var rules strings.Builder
-	var matches []string
+	asked, err := a.sketches()
+	if err != nil {
+		return "", err
+	}
 	a.written = nil
 	locks := make(map[string]bool)
-	for _, group := range []struct {
-		name     string
-		requests []string
-	}{{"lookup", a.lookup}, {"create", a.create}, {"settle", a.settle}} {
-		for i, text := range group.requests {
-			s, err := parseSketch(text)
-			if err != nil {
-				return "", err
-			}
-			request := fmt.Sprintf("--%s %q", group.name, text)
-			if i := slices.Index(matches, s.match()); i >= 0 {
-				return "", fmt.Errorf("%s: these are the requests of %s, and a rule has one action (one that settles looks up, too)", request, a.written[i])
-			}
-			matches, a.written = append(matches, s.match()), append(a.written, request)
-			name := "order-" + group.name
-			if i > 0 {
-				name += fmt.Sprintf("-%d", i+1)
-			}
-			fmt.Fprintf(&rules, "\n  - name: %s\n    mode: observe\n    match: %s\n", name, s.match())
-			id := fmt.Sprintf("    id: {%s: %s, %s}\n", s.place, scalar(s.name), form)
-			if s.mayHaveForm() && group.name != "lookup" {
-				id = fmt.Sprintf("    id: [{%s: %s, %s}, {form: %[2]s, %[3]s}]   # a form's field may override it\n", s.place, scalar(s.name), form)
-			}
-			byCookie := s.place == "cookie" && group.name == "settle"
-			if s.place != "" && !byCookie {
-				rules.WriteString(id)
-			}
-			switch {
-			case s.place == "" && group.name != "create":
-				return "", fmt.Errorf("%q: where is the order's ID? Write {id}, json:MEMBER, form:FIELD, or cookie:NAME of the session", text)
-			case group.name == "lookup":
-				rules.WriteString("    lookup: {filter: orders}\n")
-			case group.name == "create":
-				rules.WriteString("    create: {filter: orders, learn: table}   # the followed table has the new order; or {response_json: ...}\n")
-			case byCookie:
-				locks["session"] = true
-				fmt.Fprintf(&rules, "    settle: {lock: session, by: [{cookie: %s}]}   # nothing else names the order\n", scalar(s.name))
-			default:
-				locks["settlement"] = true
-				rules.WriteString("    lookup: {filter: orders}\n    settle: {lock: settlement}\n")
-			}
+	for _, s := range asked {
+		a.written = append(a.written, s.flag())
+		fmt.Fprintf(&rules, "\n  - name: %s\n    mode: observe\n    match: %s\n", s.rule, s.match())
+		id := fmt.Sprintf("    id: {%s: %s, %s}\n", s.place, scalar(s.name), form)
+		if s.mayHaveForm() && s.action != "lookup" {
+			id = fmt.Sprintf("    id: [{%s: %s, %s}, {form: %[2]s, %[3]s}]   # a form's field may override it\n", s.place, scalar(s.name), form)
+		}
+		byCookie := s.place == "cookie" && s.action == "settle"
+		if s.place != "" && !byCookie {
+			rules.WriteString(id)
+		}
+		switch {
+		case s.place == "" && s.action != "create":
+			return "", fmt.Errorf("%q: where is the order's ID? Write {id}, json:MEMBER, form:FIELD, or cookie:NAME of the session", s.text)
+		case s.action == "lookup":
+			rules.WriteString("    lookup: {filter: orders}\n")
+		case s.action == "create":
+			rules.WriteString("    create: {filter: orders, learn: table}   # the followed table has the new order; or {response_json: ...}\n")
+		case byCookie:
+			locks["session"] = true
+			fmt.Fprintf(&rules, "    settle: {lock: session, by: [{cookie: %s}]}   # nothing else names the order\n", scalar(s.name))
+		default:
+			locks["settlement"] = true
+			rules.WriteString("    lookup: {filter: orders}\n    settle: {lock: settlement}\n")
 		}
 	}
 	var b strings.Builder
@@ -159,7 +180,7 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 		styles[strings.ToLower(a.backend)], scalar(a.redis), a.dsnEnv, a.database, a.dsnEnv, table, scalar(a.column), follow)
 	more := ""
 	if seen != nil {
-		more = seen.unclear(matches, form)
+		more = seen.unclear(asked, form)
 	}
 	if len(locks) > 0 {
 		b.WriteString("\nlocks:\n")
@@ -180,11 +201,11 @@ func (a *initAnswers) yaml(seen *logSample) (string, error) {
 
 // unclear returns, as comments, rules for the requests that may create or settle an order, though the
 // log shows none in them.
-func (s *logSample) unclear(matched []string, form string) string {
+func (s *logSample) unclear(asked []*sketch, form string) string {
 	var b strings.Builder
 	for _, text := range s.texts(unclear) {
-		sketch, err := parseSketch(text)
-		if err != nil || slices.Contains(matched, sketch.match()) {
+		of, err := parseSketch(text)
+		if err != nil || slices.ContainsFunc(asked, func(other *sketch) bool { return other.match() == of.match() }) {
 			continue
 		}
 		if b.Len() == 0 {
@@ -194,7 +215,7 @@ func (s *logSample) unclear(matched []string, form string) string {
 		if strings.HasPrefix(text, "POST") {
 			settle = "id: {form: ORDER_ID, " + form + "}, settle: {lock: settlement}"
 		}
-		fmt.Fprintf(&b, unclearRule+"%d, mode: observe, match: %s, %s}\n", strings.Count(b.String(), unclearRule)+1, sketch.match(), settle)
+		fmt.Fprintf(&b, unclearRule+"%d, mode: observe, match: %s, %s}\n", strings.Count(b.String(), unclearRule)+1, of.match(), settle)
 	}
 	return b.String()
 }
