@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -122,6 +123,20 @@ func (g *tableGate) get(path string, into any) {
 	must(g.t, err)
 	defer response.Body.Close()
 	must(g.t, json.NewDecoder(response.Body).Decode(into))
+}
+
+// page returns the page at the admin address.
+func (g *tableGate) page() string {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.admin+"/", nil)
+	must(g.t, err)
+	req.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	response, err := client.Do(req)
+	must(g.t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(g.t, err)
+	return string(text)
 }
 
 // answer returns what the filter says of an order.
