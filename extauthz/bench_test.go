@@ -1,10 +1,14 @@
 package extauthz
 
 import (
+	"fmt"
+	"log/slog"
 	"testing"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/ordergate/ordergate/internal/decisionlog"
 )
 
 // browser are the headers that one sends.
@@ -22,12 +26,34 @@ func BenchmarkCheck(b *testing.B) {
 		"browser":  browser,
 		"forged":   {"a": "b", ":path": "/orders/42", "user-agent": "curl", "x-ordergate-lease-lost": "true"},
 	} {
-		b.Run(name, func(b *testing.B) { benchmarkCheck(b, headers) })
+		b.Run(name, func(b *testing.B) { benchmarkCheck(b, newServer(b), headers) })
 	}
 }
 
-func benchmarkCheck(b *testing.B, headers map[string]string) {
-	s, c := newServer(b), codec{}
+// BenchmarkDescribed is what an ordinary check pays for metadata, and for the decision log.
+func BenchmarkDescribed(b *testing.B) {
+	for _, sample := range []float64{-1, 0, 0.01, 1} { // -1: neither
+		b.Run(fmt.Sprint(sample), func(b *testing.B) {
+			s := newServer(b)
+			g := s.current.Load().gate
+			if sample < 0 {
+				g.Undescribed()
+			}
+			if sample > 0 {
+				log, err := decisionlog.Open(decisionlog.Options{To: "/dev/null", Sample: sample, IDs: decisionlog.Plain}, slog.New(slog.DiscardHandler))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer log.Close()
+				g.LogDecisionsTo(log.Select(make([]string, len(g.Policies()))))
+			}
+			benchmarkCheck(b, s, browser)
+		})
+	}
+}
+
+func benchmarkCheck(b *testing.B, s *Server, headers map[string]string) {
+	c := codec{}
 	encoded, err := proto.Marshal(checkRequest(headers[":path"], headers))
 	if err != nil {
 		b.Fatal(err)
