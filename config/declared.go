@@ -103,13 +103,19 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 // entries of maps if store is set.
 func (d *document) eachMapping(path string, v reflect.Value, store bool, visit func(string, reflect.Value)) {
 	for _, k := range d.keysOf(v.Type()) {
-		f, at := v.FieldByIndex(k.field.Index), join(path, k.key)
-		switch t := f.Type(); {
-		case t.Kind() == reflect.Struct:
-			visit(at, f)
-		case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && !f.IsNil():
-			visit(at, f.Elem())
-		case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		f, t := v.FieldByIndex(k.field.Index), k.field.Type
+		switch t.Kind() {
+		case reflect.Struct:
+			visit(join(path, k.key), f)
+		case reflect.Pointer:
+			if t.Elem().Kind() == reflect.Struct && !f.IsNil() {
+				visit(join(path, k.key), f.Elem())
+			}
+		case reflect.Slice:
+			if t.Elem().Kind() != reflect.Struct {
+				continue
+			}
+			at := join(path, k.key)
 			for i := range f.Len() {
 				item := at + "[" + strconv.Itoa(i) + "]"
 				if t == idsType {
@@ -117,7 +123,11 @@ func (d *document) eachMapping(path string, v reflect.Value, store bool, visit f
 				}
 				visit(item, f.Index(i))
 			}
-		case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
+		case reflect.Map:
+			if t.Elem().Kind() != reflect.Struct {
+				continue
+			}
+			at := join(path, k.key)
 			for _, name := range sortedNames(f) {
 				entry := reflect.New(t.Elem()).Elem()
 				entry.Set(f.MapIndex(name))
@@ -202,7 +212,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 		}
 	}
 	v.eachMapping(path, s, false, func(at string, inner reflect.Value) {
-		if !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
+		if (!inner.IsZero() || v.given(at)) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
 			v.keys(at, inner)
 		}
 	})

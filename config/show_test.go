@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,6 +75,19 @@ func TestShownOrigins(t *testing.T) {
 	for _, line := range []string{"authz: \"\" # line 1", "addresses: ['a:1'] # line 3", "lease: 20s # ORDERGATE_LOCKS_S_LEASE", "mode: single # default", "hold: 20s # default"} {
 		if !strings.Contains(shown, line+"\n") {
 			t.Errorf("lacks %q:\n%s", line, shown)
+		}
+	}
+}
+
+// TestShownText has texts that YAML could read as something else.
+func TestShownText(t *testing.T) {
+	for _, text := range []string{"yes", "off", "~", "null", "1_000", "0x10", "1e3", "017", "12:30", "2026-11-28", "a # b", " a ", "- a", "{a}", "[a", "*a", "&a", "!a", "%a", "@a", "'", `"`, `\`,
+		"a\nb", "a\n\n  b\n", "\ta", "a: b", "é\u2028", "\u0085", "|", ">", "?", "---", "<<", "=", ".inf", "true", strings.Repeat("long ", 400)} {
+		file := "redis: {username: " + strconv.Quote(text) + ", password_env: PW}\nfilters: {orders: {}}\nrules:\n" +
+			`  - {name: a, match: {methods: [GET], path: /o}, id: {query: id}, lookup: {filter: orders, absent: {body: ` + strconv.Quote(text) + `}}}` + "\n"
+		c := mustParse(t, file, env{"PW": "p"})
+		if c.Redis.Username != text || c.Rules[0].Lookup.Absent.Body != text {
+			t.Errorf("%q is read as %q", text, c.Redis.Username)
 		}
 	}
 }

@@ -8,16 +8,20 @@ import (
 // rulesAreReached rejects a rule, or a method of it, if an earlier rule matches all of its
 // requests. A settlement behind such a rule would run without its lock.
 func (v *validator) rulesAreReached(rules []Rule) {
-	for j, r := range rules {
+	for j := range rules {
+		r := &rules[j]
 		var taken []string // methods
 		var by []int       // the rules that match them
 		for _, method := range r.Match.Methods {
-			i := slices.IndexFunc(rules[:j], func(earlier Rule) bool { return takesAll(earlier.Match, r.Match, method) })
-			if i >= 0 {
+			for i := range rules[:j] {
+				if !takesAll(&rules[i].Match, &r.Match, method) {
+					continue
+				}
 				taken = append(taken, method)
 				if !slices.Contains(by, i) {
 					by = append(by, i)
 				}
+				break
 			}
 		}
 		if len(taken) == 0 || v.unusable(rulePath(j)+".match") {
@@ -42,7 +46,7 @@ func (v *validator) rulesAreReached(rules []Rule) {
 
 // takesAll reports whether an earlier match selects every request with the method that m
 // selects.
-func takesAll(earlier, m Match, method string) bool {
+func takesAll(earlier, m *Match, method string) bool {
 	return (slices.Contains(earlier.Methods, method) || method == "HEAD" && slices.Contains(earlier.Methods, "GET")) &&
 		(earlier.Host == "" || earlier.Host == m.Host) &&
 		takesAllParameters(earlier.Query, m.Query) && takesAllPaths(earlier, m)
@@ -58,24 +62,27 @@ func takesAllParameters(earlier, query map[string]QueryValues) bool {
 	return true
 }
 
-func takesAllPaths(earlier, m Match) bool {
-	wide, narrow := strings.Split(earlier.Path, "/"), strings.Split(m.Path, "/")
-	if earlier.Path == "" || m.Path == "" || len(wide) != len(narrow) {
+func takesAllPaths(earlier, m *Match) bool {
+	wide, narrow := earlier.Path, m.Path
+	if wide == "" || narrow == "" || strings.Count(wide, "/") != strings.Count(narrow, "/") {
 		return false
 	}
-	for i, segment := range wide {
+	for more := true; more; {
+		var segment, other string
+		segment, wide, more = strings.Cut(wide, "/")
+		other, narrow, _ = strings.Cut(narrow, "/")
 		switch {
 		case strings.HasPrefix(segment, "{"):
-			if narrow[i] == "" {
+			if other == "" {
 				return false // a name stands for at least one byte
 			}
-		case strings.HasPrefix(narrow[i], "{"):
+		case strings.HasPrefix(other, "{"):
 			return false
 		case earlier.Case == CaseInsensitive:
-			if !strings.EqualFold(segment, narrow[i]) {
+			if !strings.EqualFold(segment, other) {
 				return false
 			}
-		case segment != narrow[i] || m.Case == CaseInsensitive && strings.ToLower(segment) != strings.ToUpper(segment):
+		case segment != other || m.Case == CaseInsensitive && strings.ToLower(segment) != strings.ToUpper(segment):
 			return false
 		}
 	}
