@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -87,6 +88,15 @@ func TestCaddy(t *testing.T) {
 	s.must("POST", "/orders/5/settle", strings.Repeat("x", 100_000)).want(t, 200, "")
 	if n := len(s.writes.seen()); n != 2 {
 		t.Errorf("%d of 2 requests went to the Envoy", n)
+	}
+	// Here nothing but a backend gets the writes, so the doctor sends none of a rule's.
+	if out, code := s.doctor(); code != 1 || !strings.Contains(out, "FAIL  attachment: a marked POST is not answered by ordergate") {
+		t.Errorf("exit status %d:\n%s", code, out)
+	}
+	for _, r := range s.writes.seen()[2:] {
+		if r.URL.Path != gate.MarkedPath {
+			t.Errorf("the doctor has sent %s %s", r.Method, r.URL)
+		}
 	}
 	s.gate.Kill()
 	if a := s.must("GET", "/orders/5", ""); a.status != 502 {

@@ -138,7 +138,7 @@ func (d *doctor) examineWrites(ctx context.Context) bool {
 				p = d.send(ctx, probe{stage: gate.StageProc, req: req})
 			}
 			if p.report == nil {
-				d.fail("attachment", "", "let requests pass as they are", "a marked %s is not answered by ordergate, so no rule's was sent: it might reach the backend. %s", method, p.outcome())
+				d.fail("attachment", "", "send these requests to Envoy with both filters, and let them pass as they are", "a marked %s is not answered by ordergate, so no rule's was sent: it might reach the backend. %s", method, p.outcome())
 				return false
 			}
 		}
@@ -282,7 +282,7 @@ func (w *way) examineProc(ctx context.Context) bool {
 		w.fail(check, w.name, "have both filters ask one ordergate, or ordergates with one Redis (the key ordergate:seal)", "its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (%d)", p.status)
 		return false
 	case r == nil:
-		w.fail(check, w.name, doProc, "it is not reached, so %s. %s", w.consequence(), p.outcome())
+		w.fail(check, w.name, doProc, "it is not reached, so %s, and the backend gets the path /.ordergate/not-bracketed. %s", w.consequence(), p.outcome())
 		return false
 	case r.Adapter == gate.AdapterHTTP:
 		w.fail(check, w.name, "send these requests to Envoy", "they do not go through Envoy, so %s", w.consequence())
@@ -310,7 +310,7 @@ func (w *way) consequence() string {
 	if w.policy.Create != nil {
 		parts = append(parts, "no new order is learned")
 	}
-	return strings.Join(parts, " and ") + ", and the backend gets the path /.ordergate/not-bracketed"
+	return strings.Join(parts, " and ")
 }
 
 // withBody returns a request with a body; not ok: ordergate would not read it. It requests that of each
