@@ -47,6 +47,9 @@ func TestPage(t *testing.T) {
 	background(func() { settle(left, 12, "hang") })
 	bedtest.Eventually(t, "another runs", func() bool { return backend.arrived("/orders/12/settle") == 1 })
 	gone()
+	bedtest.Eventually(t, "one waits, and one is held", func() bool {
+		return s.metric(`ordergate_lock_waiters{lock="settlement"}`) == "1" && s.metric(`ordergate_lock_outcome_total{lock="settlement",outcome="unknown"}`) == "1"
+	})
 	must(t, s.redis.HSet(ctx, "order:lock:13", "0b0dd1f4-6d29-4d4b-8c7f-d5b8b1b8c7e1:52", 1).Err())
 	for _, path := range []string{"/orders/4%32", "/orders/042;x=1", "/orders/<b>7", "/orders/" + strings.Repeat("9", 10_000)} {
 		s.must("GET", path, "")

@@ -213,5 +213,8 @@ func (p *Page) serveRelease(w http.ResponseWriter, r *http.Request) {
 		p.write(w, http.StatusConflict, whole{Title: "Release a lock", Body: "lock", Data: refused{problem, form}})
 		return
 	}
+	p.locks.mu.Lock()
+	p.locks.due = time.Time{} // the list is old now
+	p.locks.mu.Unlock()
 	p.write(w, http.StatusOK, whole{Title: "The lock is released", Body: "released", Data: fmt.Sprintf("%s is released; waiters notified: %d.", reports[0].Key, heard)})
 }
