@@ -183,8 +183,8 @@ type Create struct {
 	// Lock is taken for the order that the request names, until its answer is learned: two
 	// creates of one ID do not run at once.
 	Lock        string `mapstructure:"lock"`
-	Busy        Reply  `mapstructure:"busy"`        // another create of the order runs; default 409, Retry-After 1s
-	Unavailable Reply  `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
+	Busy        Reply  `mapstructure:"busy" only:"lock"`        // another create of the order runs; default 409, Retry-After 1s
+	Unavailable Reply  `mapstructure:"unavailable" only:"lock"` // Redis does not answer; default 503, Retry-After 1s
 }
 
 // Learn is the location of the new ID in the answer to a create. Exactly one of Table, ResponseJSON

@@ -69,7 +69,7 @@ func effective(path string, data []byte, o Options) (*Effective, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := shower{document: doc, config: c}
+	s := shower{document: doc, config: c, getenv: o.Getenv}
 	root := s.mapping("", reflect.ValueOf(*c))
 	return &Effective{c, warnings, s.settings, root}, nil
 }
@@ -79,12 +79,17 @@ type shower struct {
 	*document
 	config   *Config
 	settings []Setting
-	rule     *Rule // that the walk is in
+	rule     *Rule               // that the walk is in
+	getenv   func(string) string // nil: none are known
 }
 
 // leaf adds a value to the settings, and its origin as a comment.
 func (s *shower) leaf(path string, n *yaml.Node) *yaml.Node {
 	o := s.origins[path]
+	// A variable that is not set may be the secret itself, in the place of a name.
+	if strings.HasSuffix(path, "_env") && s.getenv != nil && s.getenv(n.Value) == "" && !mayShow("_env", n.Value) {
+		hide(n)
+	}
 	set := Setting{Path: cmp.Or(o.shown, path), Line: o.line, Variable: o.variable}
 	if err := n.Decode(&set.Value); err != nil {
 		set.Value = n.Value

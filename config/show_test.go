@@ -91,3 +91,21 @@ func TestShownText(t *testing.T) {
 		}
 	}
 }
+
+// TestShownSecrets has a secret in the place of a variable's name.
+func TestShownSecrets(t *testing.T) {
+	text := "sources: {db: {kind: mysql, dsn_env: hunter2, table: t, id_column: id}}\n"
+	e, err := effective("f.yaml", []byte(text), Options{Getenv: env{}.get, WithoutDSN: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	if _, err := e.WriteTo(&shown); err != nil || strings.Contains(shown.String(), "hunter2") || !strings.Contains(shown.String(), "dsn_env: (hidden)") {
+		t.Errorf("error %v, shown %s", err, shown.String())
+	}
+	for _, s := range e.Settings {
+		if s.Value == "hunter2" || s.text == "hunter2" {
+			t.Errorf("setting %+v", s)
+		}
+	}
+}

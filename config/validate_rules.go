@@ -107,14 +107,6 @@ func (v *validator) filterReference(path, name string) {
 func (v *validator) createLock(path string, r Rule) {
 	at := path + ".create"
 	if r.Create.Lock == "" && !v.given(at+".lock") {
-		for _, only := range []struct {
-			key string
-			set bool
-		}{{"busy", r.Create.Busy.isSet()}, {"unavailable", r.Create.Unavailable.isSet()}} {
-			if only.set || v.given(join(at, only.key)) {
-				v.reject(join(at, only.key), "is for create with lock: remove it")
-			}
-		}
 		return
 	}
 	reference(v, at+".lock", "locks", r.Create.Lock, v.config.Locks)
