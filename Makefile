@@ -9,7 +9,7 @@
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
 FETCH := python3 tools/fetch.py
 # What the tests run against.
-SERVERS := all caddy differential shops redisson kafka redisbloom bench gateway mariadb postgres promtool chromium axe spin gcc
+SERVERS := all caddy differential shops redisson kafka redisbloom bench gateway mariadb postgres promtool prometheus chromium axe spin gcc
 
 # Go caches the result of a test that read the same files and variables, but it does not
 # see what the test's child processes read: the sources of the ordergate that a test has

@@ -60,14 +60,17 @@ func readYAMLFile(t *testing.T, path string, into any) {
 }
 
 // promtool returns the path of Prometheus's tool.
-func promtool(t *testing.T) string {
+func promtool(t *testing.T) string { return prometheusProgram(t, "promtool") }
+
+// prometheusProgram returns the path of one of Prometheus's programs.
+func prometheusProgram(t *testing.T, name string) string {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
+	path, err := exec.LookPath(name)
 	if err != nil {
-		path, err = filepath.Abs("../.cache/bin/promtool")
+		path, err = filepath.Abs("../.cache/bin/" + name)
 		must(t, err)
 		if _, err := os.Stat(path); err != nil {
-			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
+			bedtest.Check(t, &testbed.MissingError{Program: name, Fetch: name})
 		}
 	}
 	return path
@@ -130,7 +133,7 @@ func TestAlertsAreWhole(t *testing.T) {
 func TestAlertMetrics(t *testing.T) {
 	t.Parallel()
 	rules, tests := readAlerts(t)
-	exposed := exposedSeries(t)
+	exposed, admins := exposedSeries(t)
 	for _, r := range slices.Concat(rules, readDashboard(t)) {
 		if r.Alert == "OrdergateUnlocked" && *attachment == asModule {
 			continue // the module sees every body
@@ -149,6 +152,7 @@ func TestAlertMetrics(t *testing.T) {
 			}
 		}
 	}
+	askPrometheus(t, admins, readDashboard(t))
 	for _, test := range tests {
 		for _, input := range test.InputSeries {
 			for _, s := range parseSeries(input.Series) {
@@ -167,7 +171,9 @@ func TestAlertMetrics(t *testing.T) {
 // exposedSeries returns what /metrics shows after all has happened that the rules
 // look at: grants, a busy lock, too many settlements at once, an order that could not be learned, stored answers
 // and conditions, a settlement without a lock, Redis lost.
-func exposedSeries(t *testing.T) []series {
+//
+// It returns the admin addresses, too.
+func exposedSeries(t *testing.T) (exposed []series, admins []string) {
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), withOnceAndConditions), logging(t.TempDir()+"/decisions.log", ""))})
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
@@ -179,6 +185,7 @@ func exposedSeries(t *testing.T) []series {
 	<-done
 	other.wantAnswer(t)
 	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
+	s.must("POST", "/orders/a/settle", "").want(t, 400, "invalid")
 	pay := func(key, body string) answer {
 		return s.must("POST", "/payments?do=answer&status=200&body="+body, "", "Idempotency-Key", key)
 	}
@@ -186,11 +193,10 @@ func exposedSeries(t *testing.T) []series {
 	pay("1", "ok").want(t, 200, "replayed")
 	pay("1", "other").want(t, 422, "mismatch")
 	pay("2", "large").want(t, 200, "")
-	var unlocked []series
 	if *attachment == asSidecar {
 		blind := s.second(settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, noOverride...)})
 		blind.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody).want(t, 503, "unlocked")
-		unlocked = exposedBy(t, "http://"+s.GateAddr(blind.gate, "admin"))
+		admins = append(admins, s.GateAddr(blind.gate, "admin"))
 	}
 	s.server.Kill()
 	s.must("POST", "/orders/6/settle", "").want(t, 503, "unavailable")
@@ -202,7 +208,11 @@ func exposedSeries(t *testing.T) []series {
 	})
 	confirming := bedtest.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0") + confirmingRule
 	gate := s.Gate(s.Build("./cmd/sidecar", false), confirming, "ORDERS_DSN="+table.dsn)
-	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin), exposedBy(t, "http://"+s.GateAddr(gate, "admin")))
+	admins = append(admins, s.GateAddr(s.gate, "admin"), strings.TrimPrefix(tables.admin, "http://"), s.GateAddr(gate, "admin"))
+	for _, admin := range admins {
+		exposed = append(exposed, exposedBy(t, "http://"+admin)...)
+	}
+	return exposed, admins
 }
 
 // withOnceAndConditions adds rules with stored answers and with conditions.

@@ -3,6 +3,9 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,12 +24,15 @@ func readDashboard(t *testing.T) (queries []alertRule) {
 	must(t, err)
 	var dashboard struct {
 		Panels []struct {
-			Title, Description string
-			Targets            []struct{ Expr string }
+			Type, Title, Description string
+			Targets                  []struct{ Expr string }
 		}
 	}
 	must(t, json.Unmarshal(text, &dashboard))
 	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			continue
+		}
 		if p.Title == "" || p.Description == "" || len(p.Targets) == 0 {
 			t.Errorf("a panel has no title, description or query: %+v", p)
 		}
@@ -59,5 +65,54 @@ func TestDashboard(t *testing.T) {
 	must(t, os.WriteFile(path, text, 0o600))
 	if out, err := exec.CommandContext(t.Context(), promtool(t), "check", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// askPrometheus has a real Prometheus scrape ordergates, and asks it every query. None may find nothing.
+func askPrometheus(t *testing.T, admins []string, queries []alertRule) {
+	t.Helper()
+	bedtest.NeedProcesses(t)
+	dir := t.TempDir()
+	config, err := yaml.Marshal(map[string]any{"scrape_configs": []any{map[string]any{
+		"job_name": "ordergate", "scrape_interval": "500ms", "static_configs": []any{map[string]any{"targets": admins}},
+	}}})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "prometheus.yaml"), config, 0o600))
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	addr := port.Addr().String()
+	must(t, port.Close())
+	cmd := exec.Command(prometheusProgram(t, "prometheus"), "--config.file="+dir+"/prometheus.yaml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=error")
+	log, err := os.Create(filepath.Join(dir, "log"))
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has nothing to store
+		_ = cmd.Wait()
+		_ = log.Close()
+	})
+	find := func(query string) (found []any) {
+		resp, err := client.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(query))
+		if err != nil {
+			return nil // it starts
+		}
+		defer resp.Body.Close()
+		var answer struct {
+			Error string
+			Data  struct{ Result []any }
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&answer); err == nil && resp.StatusCode != http.StatusServiceUnavailable && answer.Error != "" {
+			t.Errorf("%s: %s", query, answer.Error)
+		}
+		return answer.Data.Result
+	}
+	bedtest.Eventually(t, "Prometheus has scraped all of them, twice", func() bool {
+		return len(find(fmt.Sprintf("count(count_over_time(up[1m]) >= 3) == %d", len(admins)))) == 1
+	})
+	for _, q := range queries {
+		if len(find(strings.ReplaceAll(q.Expr, "$__rate_interval", "1m"))) == 0 {
+			t.Errorf("%s finds nothing in Prometheus: %s", q.Alert, q.Expr)
+		}
 	}
 }

@@ -12,7 +12,7 @@ usage: python3 tools/fetch.py [NAME]...
   apache  apache2, without a site of its own
   mariadb, postgres  the databases of the tests
   spin, gcc  the model checker of docs/freshness*.pml, and what compiles its searches
-  promtool  Prometheus's command line, for the tests of the alert rules, into
+  promtool, prometheus  what the tests check the alert rules and the dashboard by, into
           .cache/bin
   redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
           tests load into redis-server, into .cache/lib; for x86-64 only
@@ -459,6 +459,7 @@ FETCHERS = {
     "kafka": lambda: jars("tests/kafka/pom.xml"),
     "shops": shops,
     "promtool": lambda: extracted("promtool", "prometheus", "usr/bin/promtool", "--version"),
+    "prometheus": lambda: extracted("prometheus", "prometheus", "usr/bin/prometheus", "--version"),
     "caddy": lambda: extracted("caddy", "caddy", "usr/bin/caddy", "version"),
     "gateway": gateway,
     "nfpm": nfpm,

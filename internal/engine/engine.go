@@ -131,7 +131,9 @@ func (m *Engine) stored() redisconn.Stored {
 func metricRules(c *config.Config) []metrics.Rule {
 	rules := make([]metrics.Rule, len(c.Rules))
 	for i, r := range c.Rules {
-		rules[i] = metrics.Rule{Name: r.Name}
+		byOrder, _ := r.ByOrder()
+		byKey, _ := r.ByKey()
+		rules[i] = metrics.Rule{Name: r.Name, Settles: r.Settle != nil, Creates: r.Create != nil, Stores: byOrder != nil || byKey != nil}
 		lock := r.OrderLock()
 		if lock != "" && r.Mode.Enforces() {
 			rules[i].Lock = locking.Use{Lock: lock}.String()

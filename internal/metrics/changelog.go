@@ -21,7 +21,7 @@ type Log struct {
 func (m *Metrics) logGauges(labels prometheus.Labels, log func() Log) {
 	m.gauge("ordergate_filter_log_lag_entries", "Entries of the change log not yet in the filter, at its last read.", labels,
 		func() float64 { return float64(log().Lag) })
-	m.gauge("ordergate_filter_log_owed", "New orders that are not in the change log yet.", labels,
+	m.gauge("ordergate_filter_log_owed", "Pending writes: new orders that are not in the change log yet.", labels,
 		func() float64 { return float64(log().PendingWrites) })
 	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those that follow its tables.", labels,
 		func() float64 { return float64(log().Members) })

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ordergate/ordergate/internal/gate"
 )
 
 // Metrics counts decisions, locks and filters. It is safe for concurrent use.
@@ -79,11 +81,14 @@ func New(version string, loaded time.Time) *Metrics {
 		"Refused lookups that were held against the tables, or the backend, by result.", "filter", "check", "result")
 	m.marks = m.counters("ordergate_doctor_marks_total",
 		"Requests that came with a mark of ordergate doctor, by result.", "result")
+	for _, result := range []string{gate.MarkTaken, gate.MarkForged, gate.MarkExpired, gate.MarkRepeated} {
+		m.marks.WithLabelValues(result)
+	}
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
 	m.lockForced = m.counters("ordergate_lock_forced_total", "Locks that operators released by force. Each ordergate counts all of them.", "lock")
-	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before their release.", "lock")
+	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before their release: each is a settlement that was not alone.", "lock")
 	return m
 }
 

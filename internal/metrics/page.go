@@ -49,7 +49,9 @@ func (m *Metrics) Rules() map[string]*RuleCounts {
 			case labels["mode"] == modes[1]:
 				by = rule.Observed
 			}
-			by[name] += metric.GetCounter().GetValue()
+			if n := metric.GetCounter().GetValue(); n > 0 {
+				by[name] += n
+			}
 		}
 	}
 	return rules

@@ -16,6 +16,9 @@ type Rule struct {
 	// Lock is the lock of enforced requests, ObservedLock that of observed ones. "": the rule
 	// acquires none for such requests.
 	Lock, ObservedLock string
+	// Settles, Creates and Stores name counters that begin at zero, since alerts look at them:
+	// Prometheus sees no increase in one that begins at 1.
+	Settles, Creates, Stores bool
 }
 
 // modes are the values of the label mode: of enforced requests, and of observed ones.
@@ -76,6 +79,21 @@ func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
 	}
 	for result := range gate.OnceResult(gate.OnceResults) {
 		rm.once[result] = lazily(m.once, r.Name, result.String())
+	}
+	if r.Settles {
+		for _, v := range []gate.Verdict{gate.VerdictUnlocked, gate.VerdictOverloaded} {
+			m.decisions.WithLabelValues(r.Name, gate.ActionSettle.String(), v.String(), modes[0])
+		}
+	}
+	for _, result := range learnedResults {
+		if r.Creates {
+			m.learned.WithLabelValues(r.Name, result)
+		}
+	}
+	for result := range gate.OnceResult(gate.OnceResults) {
+		if r.Stores {
+			m.once.WithLabelValues(r.Name, result.String())
+		}
 	}
 	for reason := range order.Reason(order.Reasons) {
 		rm.refused[reason] = lazily(m.refused, r.Name, reason.Name())
