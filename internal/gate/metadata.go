@@ -143,7 +143,7 @@ func (c *Call) Metadata() (m Metadata, ok bool) {
 	}
 	m.Order = c.orders()
 	if c.lease != nil {
-		m.Fence = FenceText(c.lease)
+		m.Fence = cut(FenceText(c.lease))
 	}
 	if c.NeedsLock && c.bracket.isFinal() && (c.lease != nil || !c.policy.Observe) {
 		m.Outcome = c.bracket.outcome.String()
@@ -213,6 +213,14 @@ func plain(text string) string {
 		}
 	}
 	return string(b)
+}
+
+// cut cuts a text that is too long for metadata: the fences of many orders.
+func cut(text string) string {
+	if len(text) > maxPlain {
+		return text[:maxPlain] + "..."
+	}
+	return text
 }
 
 var isPlain = func() (is [256]bool) {
