@@ -9,10 +9,12 @@ package extauthz
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -132,6 +134,9 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	req := c.request()
+	if replies.gate.LogsDecisions() {
+		req.TraceParent = strings.Join(metadata.ValueFromIncomingContext(ctx, "traceparent"), "")
+	}
 	if c.mayForge() {
 		if reply, err := s.prove(ctx, replies.gate, c, req); reply != nil || err != nil {
 			return reply, err

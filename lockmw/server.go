@@ -9,10 +9,12 @@ package lockmw
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -149,6 +151,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.handleResponseOnly(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
+	if a.gate.LogsDecisions() {
+		req.TraceParent = strings.Join(metadata.ValueFromIncomingContext(stream.Context(), "traceparent"), "")
+	}
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
 	text := ""
 	if sealed && !s.reveal(stream.Context(), &req, &text) {

@@ -62,6 +62,18 @@ func countDecisions(lines []decided) map[string]int {
 	return counts
 }
 
+// tracing has Envoy trace its requests. Nobody takes the spans.
+func tracing(yaml string) string {
+	return bedtest.Replace(yaml, "          stat_prefix: orders\n", `          stat_prefix: orders
+          tracing:
+            provider:
+              name: envoy.tracers.opentelemetry
+              typed_config:
+                "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
+                grpc_service: { envoy_grpc: { cluster_name: backend-reads } }
+`)
+}
+
 // TestDecisionLog has each verdict in each way to ask for it. Its lines are those that the metrics count,
 // and their fields those that the page lists.
 func TestDecisionLog(t *testing.T) {
@@ -72,7 +84,7 @@ func TestDecisionLog(t *testing.T) {
 	if *attachment != asModule {
 		gate = both(gate, edit(t, "\nlisten:\n", "\nlisten:\n  http: 127.0.0.1:0\n"))
 	}
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: gate})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: gate, envoy: tracing})
 	secret := []string{"Authorization", "Bearer hunter2", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	send := func(method, path, verdict string, header ...string) {
 		t.Helper()
@@ -80,7 +92,7 @@ func TestDecisionLog(t *testing.T) {
 			t.Errorf("%s %s: %d %q, want %q", method, path, a.status, a.verdict, verdict)
 		}
 	}
-	send("GET", "/orders/1", "")
+	s.must("GET", "/orders/1", "")
 	send("GET", "/orders/77", "absent")
 	send("GET", "/orders/abc", "invalid")
 	send("GET", "/orders/1?_method=POST", "ambiguous")
@@ -164,6 +176,9 @@ func TestDecisionLog(t *testing.T) {
 		}
 		if d["rule"] == nil {
 			unruled++
+		}
+		if trace, _ := d["trace"].(string); len(trace) != 32 && d["rule"] != nil && d["order"] != "78" && d["order"] != "9999" && *attachment == asSidecar && d["verdict"] != "unlocked" {
+			t.Errorf("a line has no trace: %v", d)
 		}
 		if strings.Contains(fmt.Sprint(d), "hunter") || len(fmt.Sprint(d["request"])) != 36 && d["rule"] != nil && d["order"] != "78" {
 			t.Errorf("a line says %v", d)

@@ -42,6 +42,9 @@ func (d *LoggedDecision) Acted() bool {
 // LogDecisionsTo has decisions logged, before the gate is used.
 func (g *Gate) LogDecisionsTo(l DecisionLog) { g.decisions = l }
 
+// LogsDecisions reports whether decisions are logged: then the adapter sets the TraceParent of requests.
+func (g *Gate) LogsDecisions() bool { return g.decisions != nil }
+
 // wants reports whether a decision is to be logged. Without a log it costs nothing.
 func (g *Gate) wants(d *Decision) bool {
 	return g.decisions != nil && g.decisions.Wants(d.Rule, d.Action, d.Verdict)
@@ -53,11 +56,11 @@ type origin struct{ request, trace string }
 // headerTraceParent is the header of W3C's Trace Context.
 const headerTraceParent = "traceparent"
 
-// originOf returns the IDs in a request's headers, which it shares memory with.
-func originOf(header order.Header) origin {
+// originOf returns the IDs of a request, which it shares memory with.
+func originOf(req *order.Request) origin {
 	parent, times := "", 0
-	for cursor := 0; header != nil; {
-		name, value, next := header.Next(cursor)
+	for cursor := 0; req.Header != nil; {
+		name, value, next := req.Header.Next(cursor)
 		if next < 0 {
 			break
 		}
@@ -67,11 +70,10 @@ func originOf(header order.Header) origin {
 		}
 		cursor = next
 	}
-	o := origin{request: requestID(header)}
-	if times == 1 {
-		o.trace = traceIn(parent)
+	if times != 1 || req.TraceParent != "" {
+		parent = req.TraceParent
 	}
-	return o
+	return origin{requestID(req.Header), traceIn(parent)}
 }
 
 // traceIn returns the trace ID in a traceparent, "" if there is none.
@@ -125,7 +127,7 @@ const (
 // LogUnruled logs that an adapter refuses a request by itself, whatever its rule.
 func (g *Gate) LogUnruled(v Verdict, reason string, status int, req *order.Request) {
 	if d := (Decision{Rule: -1, Verdict: v}); g.wants(&d) {
-		from := originOf(req.Header)
+		from := originOf(req)
 		g.decisions.Write(&LoggedDecision{Verdict: v, Reason: reason, Offset: -1, Status: status, Request: plain(from.request), Trace: from.trace})
 	}
 }

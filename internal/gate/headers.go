@@ -130,7 +130,7 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 		g.refuse(&g.policies[d.Rule], order.HeadersTooLarge, d)
 		d.GRPC = IsGRPC(req)
 		if g.wants(d) {
-			g.logDecision(d, originOf(req.Header))
+			g.logDecision(d, originOf(req))
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 	c.Decision.GRPC = IsGRPC(req)
 	c.Decision.Action = c.policy.bracketAction()
 	if g.decisions != nil {
-		c.origin = originOf(req.Header).clone()
+		c.origin = originOf(req).clone()
 	}
 	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&
 		req.BodyState == order.BodyComplete {

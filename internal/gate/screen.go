@@ -100,7 +100,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 	d.GRPC = d.Refused && IsGRPC(req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	if g.wants(d) {
-		g.logDecision(d, originOf(req.Header))
+		g.logDecision(d, originOf(req))
 	}
 }
 
@@ -117,7 +117,7 @@ func (r *TryResult) pend(p *Policy, req *order.Request, start time.Time) {
 	r.Decision.ID = m.ID
 	r.Pending = &PendingLookup{gate: r.gate, policy: p, decision: r.Decision, ids: ids, watched: watched, start: start}
 	if r.gate.decisions != nil {
-		r.Pending.origin = originOf(req.Header).clone()
+		r.Pending.origin = originOf(req).clone()
 	}
 }
 

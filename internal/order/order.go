@@ -21,6 +21,9 @@ type Request struct {
 
 	Body      []byte
 	BodyState BodyState
+
+	// TraceParent is W3C's traceparent of the proxy's own span, for logs; "": that in Header counts.
+	TraceParent string
 }
 
 // Size returns the size of the body in bytes. For an unseen body it is the size in the
