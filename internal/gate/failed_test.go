@@ -135,3 +135,26 @@ func TestFailuresAreNotStored(t *testing.T) {
 		})
 	}
 }
+
+// TestUndoIsDoneByItsAnswer has an undo answer a status of a refusal, of which the rule's answer says that
+// it is done: what it undoes is not given back.
+func TestUndoIsDoneByItsAnswer(t *testing.T) {
+	for status, kept := range map[int]bool{404: false, 409: true} {
+		lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: map[string]string{"42 n": "paid"}}
+		policies := slices.Clone(settleOnce(t, lock, gatetest.Silent{}).Policies())
+		policies[0].Settle.Once.Forget = []string{"n"}
+		policies[0].Answers = &gate.Answers{Done: []gate.AnswerTest{{Status: func(s int) bool { return s == 409 }}}}
+		g, err := gate.New(policies, gatetest.Silent{}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
+		c.Granted(gatetest.Acquire(t.Context(), c))
+		c.Answered(&gate.Response{Status: status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+		c.Finished()
+		c.Ended()
+		if got := strings.Contains(strings.Join(lock.Journal.Lines(), ","), "keep suspended"); got != kept {
+			t.Errorf("%d: it stays suspended: %t", status, got)
+		}
+	}
+}

@@ -428,10 +428,11 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 	return OnceStored, ""
 }
 
-// failed reports whether the answer to a call shows that nothing was done: the backend refused it.
+// failed reports whether the answer to a call shows that nothing was done: the backend refused it, and
+// the rule's answer does not say that it is done.
 func (o *onceCall) failed() bool {
 	means, _ := o.meaning()
-	return o.grpcFailed || means.failed() || o.status >= 400 && o.status < 500
+	return o.grpcFailed || means.failed() || means != MeansDone && o.status >= 400 && o.status < 500
 }
 
 // meaning returns what the answer means. Whole: all of its body was read. If it is too large for that,
