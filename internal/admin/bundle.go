@@ -37,7 +37,6 @@ func (s *Server) private(next http.HandlerFunc) http.HandlerFunc {
 		case token == "" && isExposed(r):
 			writeError(w, statusError{errors.New("this needs listen.token_file or token_env, since other machines reach listen.admin"), http.StatusForbidden})
 		default:
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a profile takes as long as it is asked to
 			next(w, r)
 		}
 	}
@@ -55,10 +54,12 @@ func isExposed(r *http.Request) bool {
 
 // profiles adds the profiles of Go's runtime.
 func (s *Server) profiles(mux *http.ServeMux) {
-	mux.HandleFunc("GET /debug/pprof/", s.private(pprof.Index))
-	mux.HandleFunc("GET /debug/pprof/profile", s.private(pprof.Profile))
-	mux.HandleFunc("GET /debug/pprof/symbol", s.private(pprof.Symbol))
-	mux.HandleFunc("GET /debug/pprof/trace", s.private(pprof.Trace))
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+		mux.HandleFunc("GET /debug/pprof/"+path, s.private(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it takes as long as it is asked to
+			profile(w, r)
+		}))
+	}
 }
 
 // serveBundle answers with the part of a report that only this process has, besides /metrics and
@@ -68,8 +69,19 @@ func (s *Server) serveBundle(w http.ResponseWriter, r *http.Request) {
 		writeError(w, statusError{errors.New("another report is being made: try again"), http.StatusServiceUnavailable})
 		return
 	}
-	defer s.bundling.Unlock()
-	ctx, cancel := context.WithTimeout(r.Context(), bundleTimeout)
+	report, err := s.makeBundle(r.Context())
+	s.bundling.Unlock() // a client that does not read stops no other one
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/gzip")
+	_, _ = w.Write(report) // the client may have left
+}
+
+// makeBundle returns the archive.
+func (s *Server) makeBundle(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, bundleTimeout)
 	defer cancel()
 	var files bundle.Files
 	asJSON := func(name string, value any) {
@@ -91,12 +103,8 @@ func (s *Server) serveBundle(w http.ResponseWriter, r *http.Request) {
 	s.addRedis(ctx, &files)
 	var out bytes.Buffer
 	scrub := bundle.NewScrubber(slices.Concat(active.Secrets(), s.Config.Secrets()))
-	if err := files.Write(&out, "", scrub, time.Now()); err != nil {
-		writeError(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/gzip")
-	_, _ = w.Write(out.Bytes()) // the client may have left
+	err := files.Write(&out, "", scrub, time.Now())
+	return out.Bytes(), err
 }
 
 // addGoroutines adds the stacks, once counted and once each.
