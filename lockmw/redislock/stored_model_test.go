@@ -307,7 +307,9 @@ func (m *storedModel) enter(outer *modelLease) string {
 	a, suspended := m.view(key, name)
 	found, isFound := errors.AsType[*StoredAnswer](err)
 	others := slices.ContainsFunc(m.parts[key], func(p *modelLease) bool { return p != outer && p.name == name })
-	mine := m.fence(outer, key) < max(m.mark(key, AllAnswers).upto(), m.mark(key, name).upto()) // a call of the lease has suspended it
+	mine := slices.ContainsFunc(append(slices.Clone(m.mark(key, AllAnswers).may), m.mark(key, name).may...), func(may modelMay) bool {
+		return may.by == outer && a.number < may.below // not a call beside it
+	})
 	switch {
 	case name != "" && a.text != "" && (!suspended || !mine):
 		if !isFound || found.Withheld != suspended || !suspended && found.Text != a.text {

@@ -612,6 +612,39 @@ func TestLateAfterMark(t *testing.T) {
 	})
 }
 
+// TestSettledBesideAnUndo has a call within a lease look for the answer that another call within it, or one
+// without the lock, may undo: it does not act anew.
+func TestSettledBesideAnUndo(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		for _, unknown := range []bool{false, true} {
+			key := fmt.Sprint("k", unknown)
+			storePaid(t, l, key)
+			outer := acquire(t, l, key)
+			want := func(what string, withheld bool) {
+				t.Helper()
+				_, err := l.Acquire(t.Context(), key, Stored("pay"), Reenter(outer.Owner()))
+				if found, ok := errors.AsType[*StoredAnswer](err); !ok || found.Withheld != withheld {
+					t.Errorf("unknown %t, %s: %v, want withheld: %t", unknown, what, err, withheld)
+				}
+			}
+			bedtest.Check(t, l.MarkUndone(t.Context(), UndoBegins, "call", key, time.Hour, "pay"))
+			want("while one without the lock undoes", true)
+			bedtest.Check(t, l.MarkUndone(t.Context(), UndoFailed, "call", key, time.Hour, "pay"))
+			undo := acquire(t, l, key, Reenter(outer.Owner()))
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Minute, AllAnswers))
+			want("while another undoes", true)
+			if unknown {
+				undo.KeepSuspended()
+			}
+			release(t, undo)
+			want("after it", unknown)
+			release(t, outer)
+		}
+	})
+}
+
 // TestSettledWithinAnUndo settles an order within the lease of a call that has undone it, while another
 // call undoes it without the lock. The latter may have undone that settlement, and the former has not.
 func TestSettledWithinAnUndo(t *testing.T) {

@@ -189,6 +189,18 @@ local function undone(lock, key, number)
   return false, maybe
 end
 
+-- undoes reports whether a part of a lease may be about to undo the answer with this number.
+local function undoes(lock, key, number, part)
+  for _, value in ipairs(redis.call('hmget', marks_of(lock), '*', string.match(key, '^.*:ordergate_once:(.*)$'))) do
+    local _, may = read_mark(value)
+    local _, upto = without(may, part)
+    if upto and number < upto then
+      return true
+    end
+  end
+  return false
+end
+
 -- greatest_mark returns the greatest number of a mark.
 local function greatest_mark(lock)
   return tonumber(redis.call('hget', marks_of(lock), '') or 0)
