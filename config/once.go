@@ -274,8 +274,13 @@ func (c *Config) completeForget() {
 		var names OnceNames
 		o.Keep = minMark
 		for j := range c.Rules {
-			other, _ := c.Rules[j].ByOrder()
-			if other != nil && other.Name != "" && c.Rules[j].OrderLock() == c.Rules[i].OrderLock() {
+			if c.Rules[j].OrderLock() != c.Rules[i].OrderLock() {
+				continue
+			}
+			if key, _ := c.Rules[j].ByKey(); key != nil { // its answers may be for these orders
+				o.Keep = max(o.Keep, key.Keep)
+			}
+			if other, _ := c.Rules[j].ByOrder(); other != nil && other.Name != "" {
 				o.Keep = max(o.Keep, other.Keep)
 				if !slices.Contains(names, other.Name) {
 					names = append(names, other.Name)

@@ -231,6 +231,23 @@ func TestOnceDefaults(t *testing.T) {
 	}
 }
 
+// TestMarksOutlastAnswers has answers by keys that are for orders which a call may undo.
+func TestMarksOutlastAnswers(t *testing.T) {
+	const undo = `{name: undo, match: {methods: [POST], path: "/o/{id}/undo"}, id: {path: id}, settle: {lock: orders}, once: {forget: true}}`
+	for keyed, want := range map[string]time.Duration{
+		`path: "/o/{id}/keyed"}, id: {path: id}, settle: {lock: orders}, once: {by: idempotency-key, keep: 168h}}`: 168 * time.Hour,
+		`path: /keyed}, once: {by: idempotency-key, keep: 168h}}`:                                                  24 * time.Hour,
+	} {
+		rules := mustParse(t, onceFile("{"+onceOrder+"{}}}, {name: keyed, match: {methods: [POST], "+keyed+", "+undo), nil).Rules
+		if got := rules[2].Settle.Once; got != nil {
+			t.Fatal("the undo is no once of the rule")
+		}
+		if got := rules[2].Once.Keep; got != want {
+			t.Errorf("%s: marks last for %v, want %v", keyed, got, want)
+		}
+	}
+}
+
 // TestOnceOtherMethods lets no other method reach the backend without the key that a rule requires.
 func TestOnceOtherMethods(t *testing.T) {
 	create := ", create: {filter: orders, learn: {response_json: id}, once: "
