@@ -34,7 +34,7 @@ func (s *Server) private(next http.HandlerFunc) http.HandlerFunc {
 		case token != "" && !HasToken(r, token):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			writeError(w, statusError{errors.New("the token is missing or wrong: send Authorization: Bearer TOKEN"), http.StatusUnauthorized})
-		case token == "" && isExposed(r):
+		case token == "" && IsExposed(r):
 			writeError(w, statusError{errors.New("this needs listen.token_file or token_env, since other machines reach listen.admin"), http.StatusForbidden})
 		default:
 			next(w, r)
@@ -42,8 +42,8 @@ func (s *Server) private(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isExposed reports whether a request came to an address that other machines may reach.
-func isExposed(r *http.Request) bool {
+// IsExposed reports whether a request came to an address that other machines may reach.
+func IsExposed(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || local.Network() == "unix" {
 		return false

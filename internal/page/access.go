@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -61,12 +59,7 @@ func (a *access) isSignedIn(r *http.Request) bool {
 // isExposed reports whether a request came from elsewhere to an ordergate without a token
 // (listen.insecure).
 func (a *access) isExposed(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok || a.token != "" || local.Network() == "unix" {
-		return false
-	}
-	address, err := netip.ParseAddrPort(local.String())
-	return err != nil || !address.Addr().Unmap().IsLoopback()
+	return a.token == "" && admin.IsExposed(r)
 }
 
 // check holds a token against the configured one. A client that has sent five wrong ones has to wait,
