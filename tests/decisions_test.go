@@ -149,7 +149,9 @@ func TestDecisionLog(t *testing.T) {
 			if series, count, ok := strings.Cut(line, "} "); ok && strings.HasPrefix(series, "ordergate_decisions_total") {
 				_, err := fmt.Sscan(count, &n)
 				must(t, err)
-				want[series+"}"] = n
+				if n > 0 { // those that alerts look at begin at zero
+					want[series+"}"] = n
+				}
 			}
 		}
 		return maps.Equal(want, got())
