@@ -60,7 +60,7 @@ func wantNoLine(t testing.TB, gate *testbed.Gate, texts ...string) {
 	t.Helper()
 	log, err := os.ReadFile(gate.Output())
 	must(t, err)
-	if !strings.Contains(string(log), "msg=serving") {
+	if !strings.Contains(string(log), "msg=serving ") && !strings.Contains(string(log), `msg="serving inside Envoy"`) {
 		t.Errorf("this is no log:\n%s", log)
 	}
 	for line := range strings.Lines(string(log)) {

@@ -97,7 +97,7 @@ func (s *shop) wantNoneOf(text string) {
 // shows three orders as each of the rules reads them.
 func (s *shop) wantQuietStart(rules ...string) {
 	s.t.Helper()
-	wantNoLine(s.t, s.gate, "level=WARN", "level=ERROR")
+	wantNoLine(s.t, s.gate, "level=WARN", "level=ERROR", "[warning][dynamic_modules] [:]", "[error][dynamic_modules] [:]")
 	shown := s.operator(s.gate.ConfigFile(), "check", "--live")
 	for _, rule := range rules {
 		if strings.Count(shown, "rule "+rule+" sees ") != 1 || strings.Count(shown, "\n") != len(rules) {
