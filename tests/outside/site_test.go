@@ -48,6 +48,7 @@ type site struct {
 	gate   *testbed.Gate
 	envoy  *testbed.Envoy
 	addr   string // where clients go
+	fields int    // of a line of Envoy's access log
 
 	backend *backend // nil: the order service is PHP
 }
@@ -73,7 +74,10 @@ func onBoth(t *testing.T, c change, test func(*testing.T, *site)) {
 func newSite(t testing.TB, attachment string, c change) *site {
 	t.Helper()
 	bed := bedtest.New(t)
-	s := &site{Bed: bed, t: t, server: bed.Redis("--maxmemory-policy", "noeviction")}
+	s := &site{Bed: bed, t: t, server: bed.Redis("--maxmemory-policy", "noeviction"), fields: 14}
+	if attachment == "module" {
+		s.fields = 15
+	}
 	s.redis = redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	t.Cleanup(func() { _ = s.redis.Close() })
 	var backend string
