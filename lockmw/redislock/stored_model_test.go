@@ -333,10 +333,6 @@ func (m *storedModel) holds(l *modelLease, key string) bool {
 	return m.holder[key] == l.outer && slices.Contains(m.parts[key], l)
 }
 
-func (m *storedModel) fence(l *modelLease, key string) int64 {
-	return l.Lease.parts[slices.Index(l.keys, key)].fence
-}
-
 // leave has a call give a lock up.
 func (m *storedModel) leave(l *modelLease, key string) {
 	m.parts[key] = slices.DeleteFunc(m.parts[key], func(p *modelLease) bool { return p == l })
