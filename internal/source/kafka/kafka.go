@@ -118,13 +118,10 @@ func (f *Feed) read(ctx context.Context, from string, emit Emit) error {
 	if r.at.Topic, err = r.look(ctx); err != nil {
 		return err
 	}
-	if before.Topic == r.at.Topic {
-		r.at.Offsets = before.Offsets
-	} else if before.Topic != (topicID{}) {
-		f.opts.Logger.Warn("the topic of a source is read from its beginning", "reason", errReplaced,
-			runbook.Topics.Do("nothing: ordergate misses no message of the new topic"))
+	if before.Topic != (topicID{}) && before.Topic != r.at.Topic {
+		return errReplaced
 	}
-	if r.at.Offsets == nil {
+	if r.at.Offsets = before.Offsets; r.at.Offsets == nil {
 		r.at.Offsets = make(map[int32]int64)
 	}
 	return r.run(ctx)
