@@ -3,8 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,8 +51,7 @@ func (o *Options) feeds(name string, loader *Loader, formats []order.Format) (al
 			continue
 		}
 		// Another topic, or another reading of its messages, has a place of its own.
-		sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Topic, c.Format, c.Table, c.ID, partColumns(c, filter.Parts)))
-		as := s + "@" + hex.EncodeToString(sum[:6])
+		as := nameInRedis(s, fmt.Appendf(nil, "%q %q %q %q %q", c.Topic, c.Format, c.Table, c.ID, partColumns(c, filter.Parts)))
 		f := &feed{
 			name: s, client: o.Redis, changes: loader.log, set: loader.set,
 			key: followKey(name), field: as, lock: o.leaderLock(name, workFollow+as),

@@ -36,7 +36,12 @@ func followedAs(source string, c config.Source, parts []string) string {
 	if t, err := newTable(c, parts); err == nil { // it has been checked
 		database = t.Database()
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Kind, database, c.Table, c.IDColumn, partColumns(c, parts)))
+	return nameInRedis(source, fmt.Appendf(nil, "%q %q %q %q %q", c.Kind, database, c.Table, c.IDColumn, partColumns(c, parts)))
+}
+
+// nameInRedis returns the name of a source, and a hash of what it is a name for.
+func nameInRedis(source string, of []byte) string {
+	sum := sha256.Sum256(of)
 	return source + "@" + hex.EncodeToString(sum[:6])
 }
 
