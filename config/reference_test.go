@@ -45,19 +45,11 @@ func newReference() *keyReference {
 // mappingOf returns the struct that a value has, by itself, in a list or by names; nil: none. The path
 // is that of its keys.
 func mappingOf(t reflect.Type, path string) (reflect.Type, string) {
-	switch {
-	case t == modeType:
-		return reflect.TypeFor[modeMapping](), path
-	case t == shareType:
-		return reflect.TypeFor[shareMapping](), path
-	case t == freshnessType:
-		return reflect.TypeFor[windowMapping](), path
+	switch t = typeWithKeys(t); {
 	case t == jsonTestsType:
 		return nil, ""
 	case t.Kind() == reflect.Struct:
 		return t, path
-	case t.Kind() == reflect.Pointer:
-		return mappingOf(t.Elem(), path)
 	case t.Kind() == reflect.Slice:
 		return mappingOf(t.Elem(), path+"[]")
 	case t.Kind() == reflect.Map:
