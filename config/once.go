@@ -23,7 +23,7 @@ type Once struct {
 	By OnceParts `mapstructure:"by"`
 	// Scope are headers that tell callers apart. Equal keys of requests that differ in one are
 	// different keys. Of an order, a caller that differs in one is refused, and does not get the
-	// answer; default authorization and cookie. []: for everybody.
+	// answer; default authorization and cookie. []: for all callers.
 	Scope    OnceParts `mapstructure:"scope"`
 	Required bool      `mapstructure:"required"` // a request without one of the parts is refused; default false: it has no key
 

@@ -36,7 +36,7 @@ import (
 
 var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/page.md anew")
 
-// browser is a tab of a real Chromium. Whatever its console complains of, and each request to another
+// browser is a tab of a real Chromium. A complaint of its console, and a request to another
 // place than the page's, fails the test.
 type browser struct {
 	t         testing.TB

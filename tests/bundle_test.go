@@ -46,7 +46,7 @@ var secretsInBundle = []string{
 }
 
 // TestBundle plants a fault (the database does not answer) and secrets. A report has the fault, and no
-// secret, whatever else is broken.
+// secret, in each kind of trouble.
 func TestBundle(t *testing.T) {
 	needsSidecar(t, "TestBundleInside has the other one")
 	t.Parallel()

@@ -62,7 +62,7 @@ func countDecisions(lines []decided) map[string]int {
 	return counts
 }
 
-// tracing has Envoy trace its requests. Nobody takes the spans.
+// tracing has Envoy trace its requests. No collector takes the spans.
 func tracing(yaml string) string {
 	return bedtest.Replace(yaml, "          stat_prefix: orders\n", `          stat_prefix: orders
           tracing:

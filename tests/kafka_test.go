@@ -66,7 +66,7 @@ func (b *feedBed) inserts(from, to int) {
 	}
 }
 
-// TestFeed has orders in a topic, which two ordergates read in turn. What is written while nobody reads,
+// TestFeed has orders in a topic, which two ordergates read in turn. What is written while none reads,
 // and what Redis has lost, is there as soon as one reads again.
 func TestFeed(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestFeed(t *testing.T) {
 	all(1010, 1030, two)
 
 	must(t, two.Stop())
-	b.inserts(1030, 1050) // nobody reads
+	b.inserts(1030, 1050) // no ordergate reads
 	one = b.gate("one")
 	all(1030, 1050, one)
 	one.becomes(5, "absent")

@@ -243,7 +243,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestHangs has an output that never takes a line. Nobody waits for it.
+// TestHangs has an output that never takes a line. No decision waits for it.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	out := &faulty{room: 1 << 30, hang: make(chan struct{})}

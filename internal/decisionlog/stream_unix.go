@@ -8,7 +8,7 @@ import (
 )
 
 // stream returns an output for a stream of the process, by a descriptor of its own: Go ends the process
-// when nobody reads its standard output.
+// when its standard output has no reader.
 func stream(name string) (output, error) {
 	of := syscall.Stdout
 	if name == Stderr {

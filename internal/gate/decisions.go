@@ -124,7 +124,7 @@ const (
 	ReasonFault    = "fault"         // of ordergate
 )
 
-// LogUnruled logs that an adapter refuses a request by itself, whatever its rule.
+// LogUnruled logs that an adapter refuses a request by itself, before any rule decides.
 func (g *Gate) LogUnruled(v Verdict, reason string, status int, req *order.Request) {
 	if d := (Decision{Rule: -1, Verdict: v}); g.wants(&d) {
 		from := originOf(req)

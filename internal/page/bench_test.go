@@ -44,7 +44,7 @@ func BenchmarkOpen(b *testing.B) {
 		}
 	})
 	seconds := time.Duration(b.N) * time.Second
-	time.Sleep(6 * time.Second) // until nobody looks at the page
+	time.Sleep(6 * time.Second) // until no browser looks at the page
 	before := cpuTime(b)
 	time.Sleep(seconds)
 	closed := cpuTime(b) - before

@@ -34,8 +34,8 @@ func bundleCommand(env *environment) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "bundle",
-		Short: "Write a report for whoever looks into a fault: one tar.gz, without secrets",
-		Long: "Write a report for whoever looks into a fault: one tar.gz with the configuration, what check says\n" +
+		Short: "Write a report on a fault: one tar.gz, without secrets",
+		Long: "Write a report on a fault: one tar.gz with the configuration, what check says\n" +
 			"of it, and of the running ordergate its configuration in force, states, metrics, goroutines,\n" +
 			"versions and last 1,000 lines of the log, and INFO of Redis.\n\n" +
 			"It has no passwords, tokens, secrets or keys, and no comments of the file. The log, and the\n" +
