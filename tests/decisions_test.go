@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -52,7 +54,7 @@ func countDecisions(lines []decided) map[string]int {
 			return fmt.Sprintf("ordergate_decisions_total{action=%q,mode=%q,rule=%q,verdict=%q}", d["action"], d["mode"], d["rule"], verdict)
 		}
 		switch {
-		case d["rule"] == nil, d["action"] == "create" && d["verdict"] == "none": // nothing was decided
+		case d["rule"] == nil, d["verdict"] == "none": // nothing was decided
 			continue
 		case d["verdict"] == "lost": // it had acquired its lock before
 			counts[series("acquired")]++
@@ -74,13 +76,39 @@ func tracing(yaml string) string {
 `)
 }
 
+// leaveWaiting sends a settlement, and leaves while it waits for its lock.
+func (s *stack) leaveWaiting(path string, header ...string) {
+	s.t.Helper()
+	ctx, leave := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.send(ctx, http.MethodPost, path, "", header...)
+		done <- err
+	}()
+	bedtest.Eventually(s.t, path+" waits", func() bool { return s.metric(`ordergate_lock_waiters{lock="patient"}`) == "1" })
+	leave()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		s.t.Errorf("the client has not left: %v", err)
+	}
+}
+
+// withPatient adds a rule whose calls wait for long.
+func withPatient(yaml string) string {
+	return bedtest.Replace(yaml, "\nlocks:\n", "\nlocks:\n  patient: {key: \"patient:{id}\", wait: {up_to: 40s}}\n") + `
+  - name: patient
+    match: {methods: [POST], path: "/patient/{id}"}
+    id: {path: id, format: digits}
+    settle: {lock: patient}
+`
+}
+
 // TestDecisionLog has each verdict in each way to ask for it. Its lines are those that the metrics count,
 // and their fields those that the page lists.
 func TestDecisionLog(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	path := filepath.Join(t.TempDir(), "decisions.log")
-	gate := both(both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), shortLease), withOnceAndConditions), logging(path, ""))
+	gate := both(both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), shortLease), withOnceAndConditions), both(logging(path, ""), withPatient))
 	if *attachment != asModule {
 		gate = both(gate, edit(t, "\nlisten:\n", "\nlisten:\n  http: 127.0.0.1:0\n"))
 	}
@@ -98,6 +126,8 @@ func TestDecisionLog(t *testing.T) {
 	send("GET", "/orders/1?_method=POST", "ambiguous")
 	s.redis.HSet(t.Context(), "order:lock:5", "another:1", 1)
 	send("POST", "/orders/5/settle", "busy")
+	s.redis.HSet(t.Context(), "patient:5", "another:1", 1)
+	s.leaveWaiting("/patient/5", secret...)
 	send("POST", "/orders/6/settle", "")
 	send("POST", "/orders?do=create&id=4711", "")
 	send("POST", "/orders?do=answer&status=400", "")
@@ -170,6 +200,10 @@ func TestDecisionLog(t *testing.T) {
 		lines = append(lines, decisionsIn(t, other)...)
 	}
 
+	left := slices.DeleteFunc(slices.Clone(lines), func(d decided) bool { return d["action"] != "settle" || d["verdict"] != "none" })
+	if len(left) != 1 || left[0]["order"] != "5" || left[0]["outcome"] != "not_forwarded" || left[0]["wait_ms"] == nil || left[0]["held_ms"] != nil {
+		t.Errorf("a client has left while it waited: %v", left)
+	}
 	verdicts, fields, unruled := make(map[string]bool), make(map[string]bool), 0
 	for _, d := range lines {
 		verdicts[fmt.Sprint(d["verdict"])] = true

@@ -156,10 +156,10 @@ func (c *Call) Granted(g Grant) Step {
 		}
 		return c.denied(g.Err)
 	}
-	c.lease, c.orderLease, c.keyLease, c.numbers = g.Lease, g.order, g.key, g.numbers
+	c.lease, c.orderLease, c.keyLease, c.numbers, c.grantedAt = g.Lease, g.order, g.key, g.numbers, c.gate.now()
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
-		c.forwarded, c.grantedAt = true, c.gate.now()
+		c.forwarded = true
 		verdict := VerdictAcquired
 		if g.Err != nil { // only observed
 			verdict, _ = c.refusal(g.Err)
@@ -167,6 +167,7 @@ func (c *Call) Granted(g Grant) Step {
 		c.decide(verdict)
 		return Step{Forward: true, Lease: c.visibleLease()}
 	case release:
+		c.Decision.Waited = c.grantedAt.Sub(c.start)
 		c.releaseOrHold(release)
 	}
 	return Step{}
@@ -186,6 +187,8 @@ func (c *Call) visibleLease() Lease {
 
 func (c *Call) denied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
+		c.Decision.Waited = c.gate.now().Sub(c.start)
+		c.log(&c.Decision)
 		return Step{} // the client has left, whichever event arrives first
 	}
 	verdict, step := c.refusal(err)
