@@ -111,6 +111,29 @@ func TestFeed(t *testing.T) {
 	bedtest.Eventually(t, "all of it is read again", func() bool { return b.logged() >= 60 })
 	three := b.gate("three")
 	all(1000, 1060, three)
+	must(t, one.Stop())
+	must(t, three.Stop())
+	b.comingFromCanal()
+}
+
+// comingFromCanal has the file of docs/coming-from-canal.md, enforced, and a table beside the topic.
+func (b *feedBed) comingFromCanal() {
+	t := b.t
+	table, dsn := mariaTable(t, b.Bed, 2), filepath.Join(t.TempDir(), "dsn")
+	must(t, os.WriteFile(dsn, []byte(table.dsn), 0o600))
+	text, err := os.ReadFile(filepath.Join(b.Root(), "examples", "canal", "ordergate.yaml"))
+	must(t, err)
+	gate := asTableGate(t, b.Bed, b.Gate(b.Build("./cmd/sidecar", true), edit(t,
+		"unix:/run/ordergate/authz.sock", "127.0.0.1:0", "127.0.0.1:9194", "127.0.0.1:0", "127.0.0.1:6379", b.redis.Addr(), "127.0.0.1:9092", b.kafka.Addr(),
+		"dsn_env: ORDERS_DSN", "dsn_file: "+dsn, "    mode: observe\n", "", "  orders:\n", "  orders:\n    freshness: "+bedtest.LongWindow+"\n",
+	)(string(text))))
+	gate.becomes(5, "absent")
+	table.insert(3)
+	b.inserts(1060, 1061)
+	for _, id := range []int{1, 2, 3, 1000, 1060} {
+		gate.becomes(id, "maybe")
+	}
+	gate.becomes(5, "absent")
 }
 
 // check runs "ordergate check --live" on a gate's file with another end of the topic.
