@@ -224,7 +224,7 @@ func TestDecisionLog(t *testing.T) {
 	if len(missing) > 0 || unruled != others {
 		t.Errorf("no line has the verdicts %v; %d have no rule, want %d", missing, unruled, others)
 	}
-	text, err := os.ReadFile(filepath.Join(s.Root(), "docs", "operations.md"))
+	text, err := os.ReadFile(filepath.Join(s.Root(), "docs", "explain.md"))
 	must(t, err)
 	_, table, _ := strings.Cut(string(text), "## The decision log")
 	table, _, _ = strings.Cut(table, "\n## ")

@@ -49,6 +49,11 @@ class ProseTest(unittest.TestCase):
         failures, _ = self.check("# Page\n" + f"\n{LONG}\n" * 5)
         self.assertEqual(len(failures), 1)
 
+    def test_long_cells(self):
+        long = " ".join(["word"] * 21)
+        text = f"| a | b |\n|---|---|\n| [word](page.md#of-it) `{long}` | {long} |\n| - | {long[5:]} |\n\n```text\n| {long} |\n```\n| {long} |\n"
+        self.assertEqual(list(prose.long_cells(text)), [3, 9])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -85,7 +85,7 @@ const maxText = 1 << 10
 // timeFormat is RFC 3339 with microseconds.
 const timeFormat = "2006-01-02T15:04:05.000000Z"
 
-// appendLine appends a decision. The fields are those of docs/operations.md.
+// appendLine appends a decision. The fields are those of docs/explain.md.
 func (l *Log) appendLine(b []byte, d *gate.LoggedDecision, now time.Time) []byte {
 	b = now.UTC().AppendFormat(append(b, `{"time":"`...), timeFormat)
 	b = append(b, '"')

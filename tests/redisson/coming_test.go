@@ -56,7 +56,8 @@ func TestComingFromRedisson(t *testing.T) {
 	url := "http://" + s.ListenerAddr(envoy, "orders")
 	ask := func(method, path string) int {
 		t.Helper()
-		resp := value(client.Do(value(http.NewRequestWithContext(ctx, method, url+path, nil))(t)))(t)
+		resp, err := client.Do(value(http.NewRequestWithContext(ctx, method, url+path, nil))(t))
+		must(t, err)
 		must(t, resp.Body.Close())
 		return resp.StatusCode
 	}
