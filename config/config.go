@@ -175,7 +175,8 @@ type Lock struct {
 	// Format is how the lock is stored: redisson excludes Java's RLock, string a SET NX PX.
 	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum"`
 	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs: at most 256
-	// bytes, without spaces. In a cluster, other braces have to be a hash tag, as in
+	// bytes, without spaces. No other lock's begins with its text before the first of these,
+	// except one of kind read and one of kind write with the same key. In a cluster, other braces have to be a hash tag, as in
 	// order:lock:{{id}}, around the ID where a pattern admits a colon.
 	Key string `mapstructure:"key" form:"lock" default:"order:lock:{id}"`
 	// Permits is how many may hold the lock at once.

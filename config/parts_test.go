@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,9 +136,8 @@ func TestParts(t *testing.T) {
 		}},
 		{"twice in the key", partedWith("{tenant}:{id}", "{tenant}:{id}:{tenant}"), []string{`locks.settlement.key: "order:lock:{tenant}:{id}:{tenant}" has {tenant} in it more than once: once is enough`}},
 		{"the keys of two locks", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id, format: pattern, pattern: "[a-z0-9:]+"}, settle: {lock: plain}}` + "\n", []string{
-			`locks.settlement.key: "order:lock:{tenant}:{id}" can make the same key as "order:lock:{id}" of locks.plain, so the orders of two could share a lock: give each lock keys of its own`,
+			`locks.settlement.key: "order:lock:{tenant}:{id}" begins like "order:lock:{id}" of locks.plain, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "settlement:"`,
 		}},
-		{"the keys of two locks, digits", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id}, settle: {lock: plain}}` + "\n", nil},
 		{"braces that are no hash tag", partedWith("order:lock:{tenant}:{id}", "order:{lock:{tenant}:{id}"), []string{
 			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so the keys of one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
 		}},
@@ -196,77 +196,155 @@ func TestPartColumns(t *testing.T) {
 	}
 }
 
-// TestUnambiguousKeys draws templates with two variables, and two pairs of values: where the
-// template counts as unambiguous, different values make different keys.
+// drawnKey is a key with the IDs in it, and the values of two orders.
+type drawnKey struct {
+	key    KeyTemplate
+	ids    keyIDs
+	values [2]map[string]string
+}
+
+// drawKey draws a key with one or two variables, whose texts and values have few letters.
+func drawKey(t *rapid.T, letters string) drawnKey {
+	text := rapid.StringMatching("[" + letters + "]{0,3}")
+	d := drawnKey{KeyTemplate{Texts: []string{text.Draw(t, "text")}}, make(keyIDs), [2]map[string]string{{}, {}}}
+	for _, name := range []string{"tenant", "id"}[rapid.IntRange(0, 1).Draw(t, "from"):] {
+		d.key.Names, d.key.Texts = append(d.key.Names, name), append(d.key.Texts, text.Draw(t, "text"))
+		pattern := rapid.SampledFrom([]string{"[ab]+", "a+", "[a:]+", ":+", "[ab:_]+", "b"}).Draw(t, "pattern")
+		d.ids[name] = []ID{{Format: FormatPattern, Pattern: pattern}}
+		for i := range d.values {
+			d.values[i][name] = rapid.StringMatching(pattern).Draw(t, "value")
+		}
+	}
+	return d
+}
+
+func (d drawnKey) of(order int) string {
+	return d.key.Key(func(name string) string { return d.values[order][name] })
+}
+
+// template returns the key as a file has it.
+func (d drawnKey) template() string {
+	return d.key.Key(func(name string) string { return "{" + name + "}" })
+}
+
+// TestUnambiguousKeys has a key of two orders: if it counts as unambiguous, they have different
+// keys.
 func TestUnambiguousKeys(t *testing.T) {
-	letters := []string{"a", "b", ":"}
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringMatching(`[ab:/]{0,2}`)
-		k := KeyTemplate{Texts: []string{text.Draw(t, "text"), text.Draw(t, "text"), text.Draw(t, "text")}, Names: []string{"tenant", "id"}}
-		chars := make(map[string]charset)
-		var values [2]map[string]string
-		values[0], values[1] = map[string]string{}, map[string]string{}
-		for _, name := range k.Names {
-			set := rapid.SliceOfNDistinct(rapid.SampledFrom(letters), 1, 3, rapid.ID[string]).Draw(t, "set")
-			chars[name] = charsetOf(strings.Join(set, ""))
-			for i := range values {
-				values[i][name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom(set), 1, 3).Draw(t, "value"), "")
-			}
-		}
-		key := func(i int) string { return k.Key(func(name string) string { return values[i][name] }) }
-		if _, _, ok := k.isUnambiguous(chars); ok {
+		d := drawKey(t, "ab:/")
+		if _, _, ok := d.key.isUnambiguous(d.ids); ok {
 			accepted++
-			if same := cmp.Equal(values[0], values[1]); !same && key(0) == key(1) {
-				t.Fatalf("%q: %v and %v have one key %q", k, values[0], values[1], key(0))
+			if same := cmp.Equal(d.values[0], d.values[1]); !same && d.of(0) == d.of(1) {
+				t.Fatalf("%q: %v have one key %q", d.key, d.values, d.of(0))
 			}
-		}
-		// meet never denies a key that both have.
-		if key(0) == key(1) && !meet(k.tokens(chars), k.tokens(chars)) {
-			t.Fatalf("%q does not meet itself", k)
 		}
 	})
 	if accepted == 0 {
-		t.Error("no template was accepted")
+		t.Error("no key was accepted")
 	}
 }
 
-// TestMeet draws two templates with their values: templates that never meet have no key in
-// common.
-func TestMeet(t *testing.T) {
+// TestSameKeys has keys of two locks: if nothing is rejected, they have no key in common, observed
+// or not. If none of a lock's own keys is rejected, none of an order is that of another's lock.
+func TestSameKeys(t *testing.T) {
+	accepted, braces := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		set := rapid.SampledFrom([]string{"a", "ab", "a:", ":"})
-		text := rapid.StringMatching(`[ab:]{0,2}`)
-		draw := func() (k KeyTemplate, chars map[string]charset, key string) {
-			k, chars = KeyTemplate{Texts: []string{text.Draw(t, "text")}}, make(map[string]charset)
-			values := make(map[string]string)
-			for _, name := range []string{"tenant", "id"}[rapid.IntRange(0, 1).Draw(t, "from"):] {
-				k.Names, k.Texts = append(k.Names, name), append(k.Texts, text.Draw(t, "text"))
-				letters := set.Draw(t, "set")
-				chars[name] = charsetOf(letters)
-				values[name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom(strings.Split(letters, "")), 1, 3).Draw(t, "value"), "")
-			}
-			return k, chars, k.Key(func(name string) string { return values[name] })
+		a, b := drawKey(t, "a:{}"), drawKey(t, "a:{}")
+		if other := rapid.IntRange(0, 3).Draw(t, "other"); other > 0 { // two that begin alike
+			b.key.Texts[0] = a.key.Texts[0] + b.key.Texts[0][:min(other-1, len(b.key.Texts[0]))]
 		}
-		a, charsA, keyA := draw()
-		b, charsB, keyB := draw()
-		if keyA == keyB && !meet(a.tokens(charsA), b.tokens(charsB)) {
-			t.Fatalf("%q and %q meet in %q", a, b, keyA)
+		kinds := rapid.SampledFrom(lockKinds)
+		c := &Config{Locks: map[string]Lock{
+			"a": {Kind: kinds.Draw(t, "kind"), Format: FormatRedisson, Key: a.template()},
+			"b": {Kind: kinds.Draw(t, "kind"), Format: FormatRedisson, Key: b.template()},
+		}}
+		uses := map[string]lockUse{"a": {a.key, a.ids}, "b": {b.key, b.ids}}
+		rejected := func(check func(*validator)) bool {
+			v := &validator{document: newDocument(""), config: c, uses: uses}
+			check(v)
+			return len(v.violations) > 0
+		}
+		sides := a.template() == b.template() // one key, of a read and a write lock
+		if !sides && !rejected(func(v *validator) { v.lockKeysDiffer(c) }) {
+			accepted++
+			for _, ends := range [][2]string{{"", ""}, {ObservedSuffix, ""}, {"", ObservedSuffix}} {
+				if a.of(0)+ends[0] == b.of(1)+ends[1] {
+					t.Fatalf("%q and %q have the key %q", a.template(), b.template(), a.of(0))
+				}
+			}
+		}
+		if !rejected(func(v *validator) { v.ownKeysDiffer("locks.a.key", "a") }) && strings.ContainsAny(strings.Join(a.key.Texts, ""), "{}") {
+			braces++
+			for _, around := range [][2]string{{"ab:", ""}, {"", ":b"}, {"", "::b_"}, {"b_:", ""}} { // as those of redislock
+				if around[0]+a.of(0)+around[1] == a.of(1) {
+					t.Fatalf("%q of one order is the key of another's: %v", a.of(1), a.values)
+				}
+			}
+		}
+	})
+	if accepted == 0 || braces == 0 {
+		t.Errorf("accepted %d pairs, and %d keys with braces", accepted, braces)
+	}
+}
+
+// TestMayBeSame has a key, and others that are the same for one order: texts are in the place of
+// some of its variables, and variables in the place of some of its texts.
+func TestMayBeSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := drawKey(t, "ab:/")
+		key := a.of(0)
+		b := drawnKey{ids: a.ids}
+		var text string
+		for rest := key; rest != ""; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "length")
+			if part := rest[:n]; rapid.Bool().Draw(t, "variable") && !strings.Contains(part, "/") {
+				name := fmt.Sprint("v", len(b.key.Names))
+				b.ids[name] = []ID{{Format: FormatPattern, Pattern: "[" + part + "]+"}}
+				b.key.Texts, b.key.Names, text = append(b.key.Texts, text), append(b.key.Names, name), ""
+			} else {
+				text += part
+			}
+			rest = rest[n:]
+		}
+		b.key.Texts = append(b.key.Texts, text)
+		if names := slices.Concat(b.key.Names, []string{"tenant"}); !a.ids.mayBeSame(a.template(), b.template(), names) || !a.ids.mayBeSame(b.template(), a.template(), names) {
+			t.Fatalf("%q and %q are both %q", a.template(), b.template(), key)
 		}
 	})
 }
 
-func TestCharsOf(t *testing.T) {
-	for expr, want := range map[string]string{
-		"[a-c]+": "abc", "a|b?c*": "abc", "(?i)k": "Kk", "[^!-~]": "", `\d{2}`: "0123456789", "a/{b}%": "ab", "[à-ü]x": "x", "^$": "",
+// TestMayHave has the characters of IDs. Those of patterns are in texts that match.
+func TestMayHave(t *testing.T) {
+	for _, tt := range []struct {
+		id      ID
+		has, no string
+	}{
+		{ID{Format: FormatDigits}, "0189", "a-:"},
+		{ID{Format: FormatUUID, Case: CaseLower}, "09af-", "AFg:"},
+		{ID{Format: FormatUUID, Case: CaseUpper}, "09AF-", "afg:"},
+		{ID{Format: FormatUUID, Case: CaseAsIs}, "09AFaf-", "gG:"},
+		{ID{Format: FormatPattern, Pattern: `[a-c]+|d?e*`}, "abcde", "fA:"},
+		{ID{Format: FormatPattern, Pattern: "(?i)ks"}, "KkSs", "a"},
+		{ID{Format: FormatPattern, Pattern: "[a-c]k", Case: CaseUpper}, "acACkK", "d"},
+		{ID{Format: FormatPattern, Pattern: `a/{b}%[à-ü]`}, "ab", "/{}%c"},
+		{ID{Format: FormatPattern, Pattern: `(?s).*`}, "a:!~", "/{} \u007f"},
+		{ID{Format: FormatPattern, Pattern: `[^a]`}, "b:", "a/"},
 	} {
-		if got := charsOf(ID{Format: FormatPattern, Pattern: expr}); got != charsetOf(want) {
-			t.Errorf("%s: %x, want %x", expr, got, charsetOf(want))
+		for i, chars := range []string{tt.has, tt.no} {
+			for _, c := range []byte(chars) {
+				if tt.id.mayHave(c) != (i == 0) {
+					t.Errorf("%v: %q is %v", tt.id, c, i != 0)
+				}
+			}
 		}
 	}
-	for _, expr := range []string{".", "(?s).*", `[^a]|a`} {
-		if got := charsOf(ID{Format: FormatPattern, Pattern: expr}); got != safeChars {
-			t.Errorf("%s: %x, want all", expr, got)
+	rapid.Check(t, func(t *rapid.T) {
+		pattern := rapid.SampledFrom([]string{`(?i)[k-s]{2}ſ?`, `\d+:?`, `(a|b[^c-z])+`, `\w`, `(?:x\.)*`}).Draw(t, "pattern")
+		for _, c := range []byte(rapid.StringMatching(pattern).Draw(t, "text")) {
+			if id := (ID{Format: FormatPattern, Pattern: pattern}); c > ' ' && c < 0x7f && !strings.ContainsRune("%;,/\\?#&+\"{}", rune(c)) && !id.mayHave(c) {
+				t.Fatalf("%s: no %q", pattern, c)
+			}
 		}
-	}
+	})
 }

@@ -22,7 +22,7 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validate(doc *document) {
-	v := &validator{document: doc, config: c}
+	v := &validator{document: doc, config: c, uses: c.lockUses()}
 	for i, r := range c.Rules {
 		if r.Pass {
 			v.pass(rulePath(i), r)
@@ -57,7 +57,6 @@ func (c *Config) validate(doc *document) {
 		v.lock(join("locks", name), name, c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
-	v.auxiliaryKeysDiffer(c)
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}
@@ -76,7 +75,7 @@ func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 type validator struct {
 	*document
 	config *Config
-	uses   map[string]lockUse // see lockUses
+	uses   map[string]lockUse // of the locks, by their names
 }
 
 // reject reports a violation at a path, unless the reader discarded the value.

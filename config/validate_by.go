@@ -91,7 +91,7 @@ func (v *validator) by(path string, r *Rule) {
 	if _, defined := v.config.Locks[s.Lock]; !defined {
 		return
 	}
-	if parts := v.config.LockKey(s.Lock).Parts(); len(parts) > 0 {
+	if parts := v.uses[s.Lock].Parts(); len(parts) > 0 {
 		v.reject(path+".lock", "%s has {%s} in its key, which is for orders: give settle.by a lock of its own", quote(s.Lock), parts[0])
 	}
 	for i := range v.config.Rules {

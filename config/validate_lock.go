@@ -34,6 +34,7 @@ func (v *validator) lock(path, name string, l Lock) {
 	}
 	v.lockKey(path+".key", name, l)
 	v.keyParts(path+".key", name)
+	v.ownKeysDiffer(path+".key", name)
 	v.literals(path+".key", name)
 	v.variable(path+".secret_env", l.SecretEnv)
 	isBy := v.config.IsBy(name)
@@ -70,7 +71,7 @@ func (v *validator) lockKey(path, name string, l Lock) {
 		v.reject(path, "is %d bytes long: at most %d are allowed", len(key), maxLockKey)
 	case strings.ContainsFunc(key, func(r rune) bool { return r == ' ' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
 		v.reject(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
-	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(v.config.LockKey(name)):
+	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(v.uses[name].KeyTemplate):
 		v.reject(path, "%s has braces in it that are no hash tag, so the keys of one lock would lie in several slots: "+
 			"write them around a part, as in order:lock:{{id}}, or leave them out", quote(key))
 	}

@@ -1,169 +1,208 @@
 package config
 
 import (
+	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 )
 
-// lockKeysDiffer rejects two locks with the same key, since a holder of one would also hold the
-// other. A read and a write lock may share a key. Other locks of different kinds or formats
-// must not share a key even for different orders. Redis would confuse them, or the holder of
-// one would never wake the waiters of the other.
-func (v *validator) lockKeysDiffer(c *Config) {
-	uses := v.lockUses(c)
-	names := sortedKeys(c.Locks)
-	for i, name := range names {
-		l, path := c.Locks[name], join("locks", name)
-		if l.Key == "" || v.unusable(path+".key") || v.hasUnknownKind(path, l) {
-			continue
+// lockUse is the key of a lock, and the IDs that its rules put into the key.
+type lockUse struct {
+	KeyTemplate
+	ids keyIDs
+}
+
+// keyIDs are the IDs that the variables of a key stand for, by their names.
+type keyIDs map[string][]ID
+
+func (k keyIDs) add(r *Rule) {
+	k[partID] = append(k[partID], r.IDs...)
+	for name, id := range r.Parts {
+		k[name] = append(k[name], id)
+	}
+}
+
+// mayHave reports whether the value of a variable can have a character. That of a header can have
+// each.
+func (k keyIDs) mayHave(name string, c byte) bool {
+	return strings.HasPrefix(name, headerPlaceholder) || slices.ContainsFunc(k[name], func(id ID) bool { return id.mayHave(c) })
+}
+
+// lockUses returns the use of each lock by the rules, by the lock's name.
+func (c *Config) lockUses() map[string]lockUse {
+	uses := make(map[string]lockUse, len(c.Locks))
+	for name := range c.Locks {
+		uses[name] = lockUse{ids: make(keyIDs)}
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if use, ok := uses[r.OrderLock()]; ok {
+			use.ids.add(r)
 		}
-		for _, other := range names[:i] {
-			o, otherPath := c.Locks[other], join("locks", other)
-			if v.unusable(otherPath+".key") || v.hasUnknownKind(otherPath, o) {
+		if s := r.Settle; s != nil && s.Limit != nil {
+			if use, ok := uses[s.Limit.Lock]; ok {
+				use.ids[partID] = append(use.ids[partID], s.Limit.ID)
+			}
+		}
+	}
+	for name, use := range uses {
+		use.KeyTemplate = NewKeyTemplate(c.Locks[name].Key, sortedKeys(use.ids))
+		uses[name] = use
+	}
+	return uses
+}
+
+// lockKeysDiffer rejects two locks that could have the same key: Redis would confuse them, or the
+// holder of one would exclude those of the other. Each lock's key begins with a text that no
+// other one begins with. Only a read and a write lock share a key.
+func (v *validator) lockKeysDiffer(c *Config) {
+	var names []string
+	begins := make(map[string][]string) // from the text before the first variable to names
+	for _, name := range sortedKeys(c.Locks) {
+		if l, path := c.Locks[name], join("locks", name); strings.Contains(l.Key, "{id}") && !v.unusable(path+".key") && !v.hasUnknownKind(path, l) {
+			text := v.uses[name].Texts[0]
+			names, begins[text] = append(names, name), append(begins[text], name)
+		}
+	}
+	for _, name := range names {
+		l, text := c.Locks[name], v.uses[name].Texts[0]
+		conflicts := func(other string) bool {
+			o := c.Locks[other]
+			sides := l.Key == o.Key && (l.Kind == LockRead && o.Kind == LockWrite || l.Kind == LockWrite && o.Kind == LockRead)
+			return !sides && (v.uses[other].Texts[0] != text || other < name)
+		}
+		for n := range len(text) + 1 {
+			others := begins[text[:n]]
+			i := slices.IndexFunc(others, conflicts)
+			if i < 0 {
 				continue
 			}
-			alike := l.Kind == o.Kind && l.Format == o.Format
-			sides := l.Kind == LockRead && o.Kind == LockWrite || l.Kind == LockWrite && o.Kind == LockRead
-			switch {
-			case sides:
-				continue
-			case l.Key == o.Key && alike:
-				v.reject(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(otherPath))
-			case alike && l.Key != o.Key && (uses[name].hasParts() || uses[other].hasParts()) && mayShareKey(uses[name], uses[other]):
-				v.reject(path+".key", "%s can make the same key as %s of %s, so the orders of two could share a lock: give each lock keys of its own",
-					quote(l.Key), quote(o.Key), v.shown(otherPath))
-			case !alike && mayShareKey(uses[name], uses[other]):
-				v.reject(path+".key", "%s can make the same key as %s of %s, which is of another kind or format: give each lock a key of its own",
-					quote(l.Key), quote(o.Key), v.shown(otherPath))
-			default:
-				continue
+			o, path := c.Locks[others[i]], join("locks", name)+".key"
+			if l.Key == o.Key {
+				v.reject(path, "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(join("locks", others[i])))
+			} else {
+				v.reject(path, "%s begins like %s of %s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as %s",
+					quote(l.Key), quote(o.Key), v.shown(join("locks", others[i])), quote(name+":"))
 			}
 			break
 		}
 	}
 }
 
-// auxiliaryKeys are the prefixes and suffixes that package redislock adds to a lock's key to
-// name the other keys of the lock.
-var auxiliaryKeys = [][2]string{
-	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
-	{"", ":rwlock_timeout:1"},
-	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_grant"},
-	{"", ":ordergate_once"}, {"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
-}
-
-// auxiliaryKeysDiffer rejects a lock whose key for one order can equal an auxiliary key for
-// another order. This needs braces in the lock's key: redislock puts other keys into braces.
-func (v *validator) auxiliaryKeysDiffer(c *Config) {
-	uses := v.lockUses(c)
-	for _, name := range sortedKeys(c.Locks) {
-		l, path := c.Locks[name], join("locks", name)
-		if !strings.ContainsAny(strings.Join(uses[name].keys[0].Texts, ""), "{}") || v.unusable(path+".key") || v.discarded[path+".key"] {
-			continue
-		}
-		for _, around := range auxiliaryKeys {
-			own := lockUse{keys: []KeyTemplate{uses[name].keys[0].around(around[0], around[1])}, chars: uses[name].chars}.withTokens()
-			if mayShareKey(own, uses[name]) {
-				v.reject(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
-					"write the braces around {id}, as in order:lock:{{id}}, or leave them out", quote(l.Key), around[0]+around[1])
-				break
-			}
+// ownKeysDiffer rejects a lock whose key for one order can equal another key of the lock for
+// another order. Package redislock puts a text with a colon before or behind the lock's key to
+// name other keys, and braces around it unless it has braces. No ID has a brace.
+func (v *validator) ownKeysDiffer(path, lock string) {
+	use := v.uses[lock]
+	braces := func(texts []string) bool { return strings.ContainsAny(strings.Join(texts, ""), "{}") }
+	if !braces(use.Texts) {
+		return
+	}
+	for i, name := range use.Names {
+		inside := braces(use.Texts[:i+1]) && braces(use.Texts[i+1:])
+		if !inside && use.ids.mayHave(name, ':') {
+			v.reject(path, "%s has {%s} outside of its braces, and a colon in it could make the key of an order that belongs to the lock of another one (such as ...:rwlock_timeout:1): "+
+				"write the braces around {id}, as in order:lock:{{id}}, leave them out, or give it a format without a colon", quote(v.config.Locks[lock].Key), name)
+			return
 		}
 	}
 }
 
-// lockUse describes the keys that a lock can have.
-type lockUse struct {
-	keys   []KeyTemplate
-	chars  map[string]charset // of the variables in the keys
-	tokens [][]keyToken       // of each key
-}
-
-// hasParts reports whether the keys have parts of IDs.
-func (u lockUse) hasParts() bool { return len(u.keys[0].Parts()) > 0 }
-
-// lockUses returns the use of each lock by the rules, by the lock's name.
-func (v *validator) lockUses(c *Config) map[string]lockUse {
-	if v.uses != nil {
-		return v.uses
-	}
-	uses := make(map[string]lockUse, len(c.Locks))
-	v.uses = uses
-	for name := range c.Locks {
-		uses[name] = lockUse{keys: []KeyTemplate{c.LockKey(name)}, chars: map[string]charset{}}
-	}
-	note := func(name string, observed bool) (chars map[string]charset) {
-		use := uses[name] // none if the lock is not defined
-		if observed && len(use.keys) == 1 {
-			use.keys = append(use.keys, use.keys[0].around("", ObservedSuffix))
-			uses[name] = use
-		}
-		return use.chars
-	}
-	add := func(chars map[string]charset, name string, id ID) {
-		if chars != nil {
-			s := chars[name]
-			s.union(charsOf(id))
-			chars[name] = s
-		}
-	}
-	for _, r := range c.Rules {
-		if lock := r.OrderLock(); lock != "" {
-			chars := note(lock, r.Mode.Observes())
-			for _, id := range r.IDs {
-				add(chars, partID, id)
-			}
-			for name, id := range r.Parts {
-				add(chars, name, id)
-			}
-		}
-		if s := r.Settle; s != nil && s.Limit != nil {
-			add(note(s.Limit.Lock, r.Mode.Observes()), partID, s.Limit.ID)
-		}
-	}
-	for name, use := range uses {
-		uses[name] = use.withTokens()
-	}
-	return uses
-}
-
-// withTokens sets the tokens of the keys.
-func (u lockUse) withTokens() lockUse {
-	for _, key := range u.keys {
-		u.tokens = append(u.tokens, key.tokens(u.chars))
-	}
-	return u
-}
-
-// around returns the template with a text before it and another behind it.
-func (t KeyTemplate) around(before, behind string) KeyTemplate {
-	texts := slices.Clone(t.Texts)
-	texts[0] = before + texts[0]
-	texts[len(texts)-1] += behind
-	return KeyTemplate{Texts: texts, Names: t.Names}
-}
-
-// endsLike reports whether the texts at both ends of two templates agree as far as both have them.
-// It is quick, and false for nearly all pairs of locks.
-func (t KeyTemplate) endsLike(o KeyTemplate) bool {
-	a, b := t.Texts[0], o.Texts[0]
-	if n := min(len(a), len(b)); a[:n] != b[:n] {
+// mayHave reports whether an ID can have a character. For a pattern it may return true for one
+// that the ID cannot have: it looks at each part of the expression.
+func (id *ID) mayHave(c byte) bool {
+	switch {
+	case c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0: // package order refuses it in any ID
 		return false
+	case '0' <= c && c <= '9' && id.Format != FormatPattern:
+		return true
+	case id.Format == FormatUUID:
+		return c == '-' || 'a' <= c && c <= 'f' && id.Case != CaseUpper || 'A' <= c && c <= 'F' && id.Case != CaseLower
+	case id.Format == FormatPattern:
+		flags := syntax.Perl
+		if id.FoldsCase() {
+			flags |= syntax.FoldCase
+		}
+		re, err := syntax.Parse(id.Pattern, flags)
+		return err != nil || mayHave(re, rune(c))
 	}
-	a, b = t.Texts[len(t.Texts)-1], o.Texts[len(o.Texts)-1]
-	n := min(len(a), len(b))
-	return a[len(a)-n:] == b[len(b)-n:]
+	return false
 }
 
-// mayShareKey reports whether two locks can have the same key, each with its own ID. It compares
-// characters and ignores lengths, so it may return true for locks that cannot share a key.
-func mayShareKey(a, b lockUse) bool {
-	for i, s := range a.keys {
-		for j, t := range b.keys {
-			if s.endsLike(t) && meet(a.tokens[i], b.tokens[j]) {
+func mayHave(re *syntax.Regexp, c rune) bool {
+	switch re.Op {
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return true
+	case syntax.OpLiteral:
+		return slices.ContainsFunc(re.Rune, func(r rune) bool {
+			return r == c || re.Flags&syntax.FoldCase != 0 && unicode.ToLower(r) == unicode.ToLower(c)
+		})
+	case syntax.OpCharClass:
+		for i := 0; i < len(re.Rune); i += 2 {
+			if re.Rune[i] <= c && c <= re.Rune[i+1] {
 				return true
 			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return mayHave(sub, c) })
+}
+
+// isUnambiguous reports whether different values of the variables always make different keys.
+// It suffices that one can find the end of each variable but the last from the front: the
+// character behind it is not one of the variable's. Or its beginning, from the back.
+func (t KeyTemplate) isUnambiguous(ids keyIDs) (name, next string, ok bool) {
+	fromFront, fromBack := true, true
+	for i := 1; i < len(t.Names); i++ {
+		text := t.Texts[i]
+		if text == "" || ids.mayHave(t.Names[i-1], text[0]) {
+			if fromFront {
+				name, next = t.Names[i-1], text
+			}
+			fromFront = false
+		}
+		if text == "" || ids.mayHave(t.Names[i], text[len(text)-1]) {
+			fromBack = false
+		}
+	}
+	return name, next, fromFront || fromBack
+}
+
+// mayBeSame reports whether two keys can be the same, each with its own values. No variable has a
+// slash, so they differ if they have different numbers of slashes, or differ between two.
+func (k keyIDs) mayBeSame(a, b string, names []string) bool {
+	return slices.EqualFunc(strings.Split(a, "/"), strings.Split(b, "/"), func(a, b string) bool {
+		s, t := NewKeyTemplate(a, names), NewKeyTemplate(b, names)
+		return k.beginAlike(s, t) && k.beginAlike(s.reversed(), t.reversed())
+	})
+}
+
+// beginAlike reports whether two keys can begin with the same character behind the text that both
+// begin with.
+func (k keyIDs) beginAlike(a, b KeyTemplate) bool {
+	s, t := a.Texts[0], b.Texts[0]
+	for s != "" && t != "" && s[0] == t[0] {
+		s, t = s[1:], t[1:]
+	}
+	switch {
+	case s != "" && t != "":
+		return false
+	case s != "":
+		return len(b.Names) > 0 && k.mayHave(b.Names[0], s[0])
+	case t != "":
+		return len(a.Names) > 0 && k.mayHave(a.Names[0], t[0])
+	}
+	return (len(a.Names) > 0) == (len(b.Names) > 0)
+}
+
+// reversed returns the template with the last character first.
+func (t KeyTemplate) reversed() KeyTemplate {
+	r := KeyTemplate{Names: slices.Clone(t.Names)}
+	slices.Reverse(r.Names)
+	for _, text := range slices.Backward(t.Texts) {
+		b := []byte(text)
+		slices.Reverse(b)
+		r.Texts = append(r.Texts, string(b))
+	}
+	return r
 }

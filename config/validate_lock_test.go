@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,72 +89,41 @@ func TestQuorumNeedsNoOtherRedis(t *testing.T) {
 	}
 }
 
-// TestLockKeys has pairs of locks whose keys can be the same, or cannot.
+// TestLockKeys has pairs of locks, of which no key of one begins with the text of the other's.
 func TestLockKeys(t *testing.T) {
 	const (
-		digits  = `format: digits`
-		uuid    = `format: uuid`
-		pattern = `format: pattern, pattern: ".+"`
-		fair    = "kind: fair"
-		sema    = "kind: semaphore, permits: 2"
+		same  = `locks.b.key: "k:{id}" is also the key of locks.a: give each lock a key of its own`
+		alike = `locks.%s.key: %s begins like %s of locks.%s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "%[1]s:"`
 	)
-	for _, tt := range []struct {
-		name             string
-		first, second    string // keys
-		kind             string // of the second; the first is exclusive
-		formatA, formatB string // of the IDs in them
-		observe          bool
-		clash            bool
-	}{
-		{"one key, another kind", "k:{id}", "k:{id}", fair, digits, digits, false, true},
-		{"one key, another format", "k:{id}", "k:{id}", "format: string", digits, digits, false, true},
-		{"one key, a quorum", "k:{id}", "k:{id}", "kind: quorum, " + servers, digits, digits, false, true},
-		{"one key, a semaphore", "k:{id}", "k:{id}", sema, digits, uuid, false, true},
-		{"different beginnings", "k:{id}", "l:{id}", fair, pattern, pattern, false, false},
-		{"different ends", "{id}:k", "{id}:l", fair, pattern, pattern, false, false},
-		{"longer beginning of letters", "k:{id}", "k:x:{id}", fair, digits, digits, false, false},
-		{"longer beginning of letters, patterns", "k:{id}", "k:x:{id}", fair, pattern, digits, false, true},
-		{"longer beginning of letters, a pattern in the longer one", "k:{id}", "k:x:{id}", fair, digits, pattern, false, false},
-		{"longer beginning of digits", "k:{id}", "k:1{id}", fair, digits, digits, false, true},
-		{"longer beginning of hex", "k:{id}", "k:a{id}", fair, uuid, digits, false, true},
-		{"longer beginning of hex, digits", "k:{id}", "k:a{id}", fair, digits, digits, false, false},
-		{"longer end", "k:{id}:x", "k:{id}", fair, digits, pattern, false, true},
-		{"longer end, digits", "k:{id}:x", "k:{id}", fair, digits, digits, false, false},
-		{"longer on either side", "k:1{id}", "k:{id}2", fair, digits, digits, false, true},
-		{"what no pattern admits", "k:{id}", "k:a,b{id}", fair, pattern, pattern, false, false},
-		{"the key of what is observed", "k:{id}", "k:{id}:observe", fair, digits, digits, true, true},
-		{"the key of what is not observed", "k:{id}", "k:{id}:observe", fair, digits, digits, false, false},
-		{"the same kind, longer", "k:{id}", "k:1{id}", "kind: exclusive", digits, digits, false, false},
+	for _, tt := range []struct{ name, first, kind, second, otherKind, want string }{
+		{"different beginnings", "k:{id}", "", "l:{id}", "kind: fair", ""},
+		{"of one kind", "k:x:{id}", "", "k:y:{id}", "", ""},
+		{"read and write", "k:{id}", "kind: read", "k:{id}", "kind: write", ""},
+		{"one key", "k:{id}", "", "k:{id}", "", same},
+		{"two for readers", "k:{id}", "kind: read", "k:{id}", "kind: read", same},
+		{"another kind", "k:{id}", "", "k:{id}", "kind: fair", same},
+		{"another format", "k:{id}", "", "k:{id}", "format: string", same},
+		{"a quorum", "k:{id}", "", "k:{id}", "kind: quorum, " + servers, same},
+		{"longer", "k:{id}", "", "k:x:{id}", "kind: fair", fmt.Sprintf(alike, "b", `"k:x:{id}"`, `"k:{id}"`, "a")},
+		{"longer, the first", "k:x:{id}", "", "k:{id}", "", fmt.Sprintf(alike, "a", `"k:x:{id}"`, `"k:{id}"`, "b")},
+		{"longer, for readers", "k:{id}", "kind: write", "k:1{id}", "kind: read", fmt.Sprintf(alike, "b", `"k:1{id}"`, `"k:{id}"`, "a")},
+		{"longer at the end", "k:{id}:observe", "", "k:{id}", "", fmt.Sprintf(alike, "b", `"k:{id}"`, `"k:{id}:observe"`, "a")},
+		{"no beginning", "{id}:k", "", "l:{id}", "", fmt.Sprintf(alike, "b", `"l:{id}"`, `"{id}:k"`, "a")},
+		{"none without the ID", "k:", "", "k:1{id}", "", `locks.a.key: "k:" has {id} in it 0 times: it has to be there once, as in order:lock:{id}`},
+		{"one of a kind that is none", "k:{id}", "kind: red", "k:{id}", "", `locks.a.kind: "red" is not one of exclusive, fair, read, write, quorum, semaphore`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			mode := "enforce"
-			if tt.observe {
-				mode = "observe"
-			}
-			file := `locks: {a: {key: "` + tt.first + `"}, b: {key: "` + tt.second + `", ` + tt.kind + `}}
-rules:
-  - {name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id, ` + tt.formatA + `}, settle: {lock: a}, mode: ` + mode + `}
-  - {name: b, match: {methods: [POST], path: "/b/{id}"}, id: {path: id, ` + tt.formatB + `}, settle: {lock: b}}
-`
 			var want []string
-			if tt.clash {
-				want = []string{`locks.b.key: "` + tt.second + `" can make the same key as "` + tt.first +
-					`" of locks.a, which is of another kind or format: give each lock a key of its own`}
+			if tt.want != "" {
+				want = []string{tt.want}
 			}
-			expect(t, file, want)
+			expect(t, with("locks", `{a: {key: "`+tt.first+`", `+tt.kind+`}, b: {key: "`+tt.second+`", `+tt.otherKind+`}}`), want)
 		})
 	}
-	t.Run("the ID of a limit", func(t *testing.T) {
-		file := `locks: {a: {key: "k:{id}"}, b: {key: "k:x{id}", ` + fair + `}, m: {key: "m:{id}", ` + sema + `}}
-rules:
-  - {name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id}, settle: {lock: a, limit: {lock: m, id: {query: m, ` + pattern + `}}}}
-`
-		expect(t, file, nil)
-		file = `locks: {a: {key: "k:{id}"}, b: {key: "m:x{id}", ` + fair + `}, m: {key: "m:{id}", ` + sema + `}}
-rules:
-  - {name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id}, settle: {lock: a, limit: {lock: m, id: {query: m, ` + pattern + `}}}}
-`
-		expect(t, file, []string{`locks.m.key: "m:{id}" can make the same key as "m:x{id}" of locks.b, which is of another kind or format: give each lock a key of its own`})
+	t.Run("several", func(t *testing.T) {
+		expect(t, with("locks", `{a: {key: "k:{id}"}, b: {key: "k:{id}", kind: write}, c: {key: "k:{id}", kind: read}, d: {key: "k:1:{id}"}}`), []string{
+			same, `locks.c.key: "k:{id}" is also the key of locks.a: give each lock a key of its own`, fmt.Sprintf(alike, "d", `"k:1:{id}"`, `"k:{id}"`, "a"),
+		})
 	})
 }
 
@@ -185,7 +155,8 @@ func TestOwnKeys(t *testing.T) {
 		ok          bool
 	}{
 		{"{k}:{id}", pattern, false},
-		{"{k}:{id}:x", pattern, true},
+		{"{k}:{id}:x", pattern, false},
+		{"{k}:{id}", `format: pattern, pattern: "[A-Z]{2}[0-9]+"`, true},
 		{"{k}:{id}_holders", pattern, false},
 		{"{k}:{id}", "format: digits", true},
 		{"{k}:{id}", "format: uuid", true},
@@ -196,15 +167,8 @@ func TestOwnKeys(t *testing.T) {
 	} {
 		var want []string
 		if !tt.ok {
-			name := ":ordergate_holders"
-			switch tt.key {
-			case "{k}:{id}":
-				name = ":rwlock_timeout:1"
-			case "{id}{k}":
-				name = "redisson_lock_token:"
-			}
-			want = []string{`locks.s.key: "` + tt.key + `" can make the key of an order that belongs to the lock of another one (such as ...` + name +
-				`): write the braces around {id}, as in order:lock:{{id}}, or leave them out`}
+			want = []string{`locks.s.key: "` + tt.key + `" has {id} outside of its braces, and a colon in it could make the key of an order that belongs to the lock of another one (such as ...:rwlock_timeout:1): ` +
+				`write the braces around {id}, as in order:lock:{{id}}, leave them out, or give it a format without a colon`}
 		}
 		expect(t, `locks: {s: {key: "`+tt.key+`"}}
 rules:

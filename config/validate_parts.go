@@ -138,7 +138,7 @@ func (v *validator) partsComplete(path string, r Rule) {
 	if lock := r.OrderLock(); lock != "" {
 		at := join("locks", lock)
 		if l, ok := v.config.Locks[lock]; ok && l.Key != "" && !v.unusable(at+".key") {
-			inKey = v.config.LockKey(lock).Parts()
+			inKey = v.uses[lock].Parts()
 			v.sameParts(path, r, inKey, "in the key "+quote(l.Key)+" of "+v.shown(at), "two orders would share a lock: write {%s} in it")
 		}
 		if r.Settle != nil && r.Settle.Limit != nil {
@@ -248,7 +248,7 @@ func (v *validator) partColumns(path, source string, s Source) {
 
 // keyParts checks the parts in the key of a lock.
 func (v *validator) keyParts(path, name string) {
-	t := v.config.LockKey(name)
+	t := v.uses[name]
 	if len(t.Parts()) == 0 || v.unusable(path) {
 		return
 	}
@@ -258,7 +258,7 @@ func (v *validator) keyParts(path, name string) {
 			return
 		}
 	}
-	before, text, ok := t.isUnambiguous(v.lockUses(v.config)[name].chars)
+	before, text, ok := t.isUnambiguous(t.ids)
 	switch {
 	case ok:
 	case text == "":

@@ -82,30 +82,14 @@ func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
 			return
 		}
 	}
-	chars := charsOfRule(r)
+	ids := make(keyIDs)
+	ids.add(r)
 	for _, text := range c.templates() {
-		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(chars); !ok {
+		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(ids); !ok {
 			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(text), before)
 		}
 	}
 }
-
-// charsOfRule returns the characters that the order's ID and its parts can have.
-func charsOfRule(r *Rule) map[string]charset {
-	chars := make(map[string]charset)
-	for _, id := range r.IDs {
-		s := chars[partID]
-		s.union(charsOf(id))
-		chars[partID] = s
-	}
-	for name, id := range r.Parts {
-		chars[name] = charsOf(id)
-	}
-	return chars
-}
-
-// headerValueChars are those that the header of a condition can have (package gate).
-var headerValueChars = charsetOf("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._:-")
 
 // conditionIsNoLock rejects a condition on a key that the order's lock can have. The settlement
 // itself has the lock when the conditions are checked.
@@ -116,13 +100,14 @@ func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
 	if _, problem := Template(key, sortedKeys(r.Parts)); key == "" || problem != "" || !defined || l.Kind == LockQuorum || v.unusable(at+".key") || v.hasUnknownKind(at, l) {
 		return // a quorum has servers of its own
 	}
-	chars, names := charsOfRule(r), sortedKeys(r.Parts)
+	names := sortedKeys(r.Parts)
 	for _, m := range placeholder.FindAllStringSubmatch(key, -1) {
 		if strings.HasPrefix(m[1], headerPlaceholder) {
-			names, chars[m[1]] = append(names, m[1]), headerValueChars
+			names = append(names, m[1])
 		}
 	}
-	if mayShareKey(lockUse{keys: []KeyTemplate{NewKeyTemplate(key, names)}, chars: chars}.withTokens(), v.lockUses(v.config)[name]) {
+	ids := v.uses[name].ids // those of r, too
+	if ids.mayBeSame(key, l.Key, names) || ids.mayBeSame(key, l.Key+ObservedSuffix, names) {
 		path = join(path, c.Kind())
 		if c.Value != nil || c.Geo != nil {
 			path += ".key"

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,8 +87,6 @@ func TestLocksOfIDs(t *testing.T) {
 	file := writeConfig(t, "redis: "+section+`
 locks:
   settlement: {}
-  bare: {key: "{id}"}
-  tenants: {key: "{tenant}:settling:{id}"}
   merchants: {kind: semaphore, permits: 2, key: "merchant:{id}"}
   unused: {key: "unused:{id}"}
 rules:
@@ -99,10 +98,14 @@ rules:
     match: {methods: [POST], path: "/short/{id}"}
     id: {path: id, max_length: 4}
     settle: {lock: settlement}
-  - name: bare
-    match: {methods: [POST], path: "/bare/{id}"}
-    id: {path: id, format: uuid}
-    settle: {lock: bare}
+`)
+	bare := writeConfig(t, "redis: "+section+`
+locks: {bare: {key: "{id}"}}
+rules: [{name: bare, match: {methods: [POST], path: "/bare/{id}"}, id: {path: id, format: uuid}, settle: {lock: bare}}]
+`)
+	tenants := writeConfig(t, "redis: "+section+`
+locks: {tenants: {key: "{tenant}:settling:{id}"}}
+rules:
   - name: tenants
     match: {methods: [POST], path: "/tenants/{id}"}
     id: {path: id, format: uuid}
@@ -126,7 +129,8 @@ rules:
 		{"tenants", lower, `is no order ID of lock tenants: want TENANT/ORDER-ID (`},
 		{"unused", "any", "unused:any"},
 	} {
-		code, stdout, stderr := command(t.Context(), "locks", "show", "--lock", tt.lock, tt.arg, "--config", file)
+		config := cmp.Or(map[string]string{"bare": bare, "tenants": tenants}[tt.lock], file)
+		code, stdout, stderr := command(t.Context(), "locks", "show", "--lock", tt.lock, tt.arg, "--config", config)
 		isKey := code == exitDone && stderr == "" && strings.Contains(stdout, "\nkey          "+tt.want+"\n")
 		if isError := code == exitUsage && stdout == "" && strings.Contains(stderr, tt.want) && strings.Count(stderr, "\n") == 1; !isKey && !isError {
 			t.Errorf("locks show --lock %s %s: exit code %d, %s%s", tt.lock, tt.arg, code, stdout, stderr)
