@@ -16,7 +16,7 @@ import (
 
 const onceExplained = `
 redis: {%s}
-locks: {settlement: {key: "order:lock:{tenant}/{id}"}, orders: {}}
+locks: {settlement: {key: "tenant:lock:{tenant}/{id}"}, orders: {}}
 rules:
   - name: settle
     match: {methods: [POST], path: "/orders/{id}/settle"}
@@ -56,9 +56,9 @@ func TestExplainOnce(t *testing.T) {
 	}
 	at := time.Now().Add(-5 * time.Minute)
 	record := func(rest string) string { return fmt.Sprintf(`{"rule":"settle","at":%d%s}`+"\n", at.UnixMilli(), rest) }
-	store("{order:lock:acme/42}:ordergate_once:commission", record(`,"status":201,"headers":[["x-secret","s3cret"]]`)+"s3cret")
-	store("{order:lock:acme/43}:ordergate_once:commission", "a text")
-	bedtest.Check(t, client.RPush(t.Context(), "{order:lock:acme/44}:ordergate_once:commission", "a").Err())
+	store("{tenant:lock:acme/42}:ordergate_once:commission", record(`,"status":201,"headers":[["x-secret","s3cret"]]`)+"s3cret")
+	store("{tenant:lock:acme/43}:ordergate_once:commission", "a text")
+	bedtest.Check(t, client.RPush(t.Context(), "{tenant:lock:acme/44}:ordergate_once:commission", "a").Err())
 	store("{order:lock:1}:ordergate_once:batch", record(""))
 	store("loaders:acme/42", "1")
 	store("loaders:acme/43", "x")
@@ -74,19 +74,19 @@ func TestExplainOnce(t *testing.T) {
 		want       []string // the lines behind those of the locks
 	}{
 		{"stored", "POST /orders/42/settle", []string{"-H", "x-tenant: acme", "-H", "x-day: 7"}, []string{
-			"answer now   {order:lock:acme/42}:ordergate_once:commission: " + stored + "status 201",
+			"answer now   {tenant:lock:acme/42}:ordergate_once:commission: " + stored + "status 201",
 			"condition    latch loaders:acme/42: does not hold", "condition    exists open:acme: holds", "condition    value day:7: holds", "condition    time: holds",
 		}},
 		{"other types", "POST /orders/43/settle", []string{"-H", "x-tenant: acme", "-H", "x-day: 8"}, []string{
-			"answer now   {order:lock:acme/43}:ordergate_once:commission: what is stored is no answer",
+			"answer now   {tenant:lock:acme/43}:ordergate_once:commission: what is stored is no answer",
 			"condition    latch loaders:acme/43: cannot be checked: NOLATCH the key holds no number", "condition    exists open:acme: holds", "condition    value day:8: does not hold", "condition    time: holds",
 		}},
 		{"a list", "POST /orders/44/settle", []string{"-H", "x-tenant: acme", "-H", "x-day: 7"}, []string{
-			"answer now   {order:lock:acme/44}:ordergate_once:commission: reading the stored answer of order:lock:acme/44: WRONGTYPE Operation against a key holding the wrong kind of value",
+			"answer now   {tenant:lock:acme/44}:ordergate_once:commission: reading the stored answer of tenant:lock:acme/44: WRONGTYPE Operation against a key holding the wrong kind of value",
 			"condition    latch loaders:acme/44: holds", "condition    exists open:acme: holds", "condition    value day:7: holds", "condition    time: holds",
 		}},
 		{"of another tenant", "POST /orders/42/settle", []string{"-H", "x-tenant: bolt", "-H", "x-day: 7"}, []string{
-			"answer now   {order:lock:bolt/42}:ordergate_once:commission: none stored",
+			"answer now   {tenant:lock:bolt/42}:ordergate_once:commission: none stored",
 			"condition    latch loaders:bolt/42: holds", "condition    exists open:bolt: does not hold", "condition    value day:7: holds", "condition    time: holds",
 		}},
 		{"a batch", "POST /batch", []string{"-H", jsonType, "-d", `{"ids":[1,2]}`}, []string{

@@ -20,7 +20,7 @@ sources:
   own: {kind: mysql, dsn_env: MY, table: order, id_column: order-no, cursor_column: id}
   other: {kind: mysql, dsn_env: MY, table: old.orders, id_column: id, follow: binlog}
   pg: {kind: postgres, dsn_env: PG, table: Orders, id_column: id, follow: logical, publication: pub}
-locks: {settlement: {key: "{id}:lock"}, other: {key: "shop:{{tenant}}:{id}"}}
+locks: {settlement: {key: "order:{id}:lock"}, other: {key: "shop:{{tenant}}:{id}"}}
 rules:
   - {name: look, match: {methods: [GET], path: "/o/{id}"}, id: {path: id}, lookup: {filter: orders}}
   - {name: day, match: {methods: [GET], path: "/d/{id}"}, id: {path: id}, lookup: {filter: byday}}
@@ -51,10 +51,14 @@ rules:
 		"-- Publish inserts alone where the ID is no part of the table's replica identity.\n" +
 		"CREATE PUBLICATION pub FOR TABLE public.\"Orders\" WITH (publish = 'insert, update');\n\n" +
 		"# Redis\n" +
-		`user gate on >PASSWORD ~shop:{* ~{shop:{* ~* ~{* ~redisson_* ~ordergate:* ~{ordergate:once:* ~shop\[1\]:bits* ~loaders:* ~a:* &redisson_* -@all +@read +@write -@dangerous +eval +evalsha +publish +subscribe +unsubscribe +time +wait +ping +client|setname +info +multi +exec` +
+		`user gate on >PASSWORD ~shop:{* ~{shop:{* ~order:* ~{order:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~shop\[1\]:bits* ~loaders:* ~a:* &redisson_* -@all +@read +@write -@dangerous +eval +evalsha +publish +subscribe +unsubscribe +time +wait +ping +client|setname +info +multi +exec` +
 		"\nuser watcher on >PASSWORD " + sentinelRights + "\n"
 	if code != exitDone || out.String() != want {
 		t.Errorf("exit code %d, %s%s, want\n%s", code, out.String(), errs.String(), want)
+	}
+	bare := writeConfig(t, `locks: {settlement: {key: "{id}:lock"}}`)
+	if code, stdout, stderr := command(t.Context(), "grants", "--config", bare); code != exitDone || !strings.Contains(stdout, " ~* ~{* ") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 

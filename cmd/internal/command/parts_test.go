@@ -22,7 +22,7 @@ filters: {tenants: {capacity: 1000, parts: [tenant], sources: [seed]}}
 sources: {seed: {kind: csv, path: %s}}
 locks:
   settlement: {key: "order:lock:{tenant}:{id}"}
-  other: {key: "order:lock:{id}"}
+  other: {key: "other:lock:{id}"}
 rules:
   - name: lookup
     match: {methods: [GET], path: "/orders/{id}"}
