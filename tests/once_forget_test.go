@@ -150,6 +150,7 @@ func TestUndoRuns(t *testing.T) {
 		}()
 		bedtest.Eventually(t, "the backend settles", func() bool { return p.paid("/orders/4/settle") == 2 })
 		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 409, "busy") // delivered twice
+		s.must("POST", "/orders/4/undo", "", leaseHeader, held).want(t, 409, "busy")   // nothing would show which came first
 		(<-done).want(t, 200, "")
 		s.must("POST", "/orders/4/settle", "", leaseHeader, held).want(t, 200, "replayed")
 		for _, verdict := range []string{"", "replayed"} {

@@ -92,6 +92,9 @@ type LockRequest struct {
 	Meanwhile      bool     // only an answer counts that was stored at most For before Acquire began
 	For            time.Duration
 	Client         string // the caller's address, or its network; "": unknown
+	// Of the calls that present one lease, none that Undoes settlements runs beside one that settles: with
+	// Stored, or Keyed, when its answer is stored by a key.
+	Undoes, Keyed bool
 	// Marks means that the call is only observed and undoes settlements. With an error, Acquire returns a
 	// lease too, without a lock: what the call undoes is marked even so.
 	Marks bool

@@ -116,7 +116,7 @@ func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
 // acquireOrder acquires the lock of the orders, for a call that has what it needs of its key.
 func (c *Call) acquireOrder(ctx context.Context, g Grant, then func(Grant)) {
 	request := c.lockRequest
-	request.Marks = c.marks()
+	request.Marks, request.Undoes, request.Keyed = c.marks(), c.undoes(), g.key != nil
 	c.policy.Settle.acquire(ctx, request, c.limitID, func(lease Lease, err error) {
 		if err != nil && !request.Marks {
 			if g.key != nil {

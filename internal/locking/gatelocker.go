@@ -143,9 +143,16 @@ func (g GateLocker) options(request gate.LockRequest, start time.Time) []redislo
 	if request.Meanwhile {
 		stored = redislock.StoredSince(request.Stored, start.Add(-request.For))
 	}
-	return []redislock.AcquireOption{
+	options := []redislock.AcquireOption{
 		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose), stored,
 	}
+	if request.Undoes {
+		options = append(options, redislock.Undoes())
+	}
+	if request.Keyed {
+		options = append(options, redislock.Settles())
+	}
+	return options
 }
 
 // forGate translates an error of a Locker.

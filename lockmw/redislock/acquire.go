@@ -30,8 +30,13 @@ func (l *Locker) reenterOne(ctx context.Context, key string, o AcquireOption) (p
 		return part{}, time.Time{}, nil
 	}
 	entry, stored := l.newOwner(), o.storedBefore()
-	if stored != "" {
-		entry += "=" + stored // see stored_inner.lua
+	switch { // see lua/reenter.lua
+	case o.undoes:
+		entry += "=" + AllAnswers
+	case stored != "":
+		entry += "=" + stored
+	case o.settles:
+		entry += "=" + entry
 	}
 	a, err := l.reenter(ctx, key, o.present, entry, stored)
 	if !isStored(err) {

@@ -156,6 +156,8 @@ type AcquireOption struct {
 	request string
 	stored  string
 	since   time.Time // of stored; zero: any
+	undoes  bool
+	settles bool
 	until   time.Time // zero: the Locker's wait decides
 }
 
@@ -198,6 +200,7 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 		if add.stored != "" {
 			o.stored, o.since = add.stored, add.since
 		}
+		o.undoes, o.settles = o.undoes || add.undoes, o.settles || add.settles
 		if !add.until.IsZero() {
 			o.until = add.until
 		}

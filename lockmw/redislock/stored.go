@@ -53,6 +53,14 @@ func StoredSince(name string, since time.Time) AcquireOption {
 	return AcquireOption{stored: name, since: since}
 }
 
+// Undoes says that the call may undo what stored answers report. Of the calls within one lease
+// ([Reenter]), none that undoes runs beside one that settles: the later one gets [ErrBusy].
+func Undoes() AcquireOption { return AcquireOption{undoes: true} }
+
+// Settles says that the call settles, of one whose answer is stored elsewhere than by the name of
+// [Stored].
+func Settles() AcquireOption { return AcquireOption{settles: true} }
+
 // StoredKey returns the key of a lock's stored answer, in the lock's cluster slot.
 func StoredKey(key, name string) string { return after(key, storedSuffix+":"+name) }
 

@@ -86,6 +86,7 @@ type modelLease struct {
 	outer       *modelLease // the call that was granted the lock; itself, or the call around it
 	keys        []string    // sorted
 	name        string      // of the stored answers that it looked for; "": none
+	undoes      bool        // it may undo what these report
 	text, brief string
 	keep        time.Duration
 	suspends    []string // names
@@ -104,7 +105,10 @@ func (m *storedModel) step() string {
 	case n < 45 && len(m.leases) > 0:
 		return m.enter(m.leases[m.random.IntN(len(m.leases))].outer)
 	case n < 60 && len(m.leases) > 0:
-		return m.suspend(m.leases[m.random.IntN(len(m.leases))])
+		if l := m.leases[m.random.IntN(len(m.leases))]; l.undoes {
+			return m.suspend(l)
+		}
+		return ""
 	case n < 75 && len(m.leases) > 0:
 		return m.release(take(m.random, &m.leases))
 	case n < 85 && len(m.unsure) > 0:
@@ -280,7 +284,7 @@ func (m *storedModel) acquire() string {
 		if err != nil {
 			return fmt.Sprintf("the locks are free, and no answer is stored: %v (%+v)", err, found)
 		}
-		granted := &modelLease{Lease: lease, keys: keys, name: name}
+		granted := &modelLease{Lease: lease, keys: keys, name: name, undoes: true} // also if it settles
 		granted.outer = granted
 		m.leases = append(m.leases, granted)
 		for _, key := range keys {
@@ -298,15 +302,19 @@ func (m *storedModel) enter(outer *modelLease) string {
 	if m.holder[key] != outer {
 		return "" // it would be a call like any other
 	}
-	options := []AcquireOption{Reenter(outer.Owner())}
+	options, undoes := []AcquireOption{Reenter(outer.Owner())}, false
 	if name != "" {
 		options = append(options, Stored(name))
+	} else if undoes = m.random.IntN(3) > 0; undoes {
+		options = append(options, Undoes())
 	}
 	lease, err := l.Acquire(m.t.Context(), key, options...)
-	m.note("acquire %q as %q within %q: %v", key, name, outer.keys, err)
+	m.note("acquire %q as %q within %q, undoes %t: %v", key, name, outer.keys, undoes, err)
 	a, suspended := m.view(key, name)
 	found, isFound := errors.AsType[*StoredAnswer](err)
-	others := slices.ContainsFunc(m.parts[key], func(p *modelLease) bool { return p != outer && p.name == name })
+	excluded := slices.ContainsFunc(m.parts[key], func(p *modelLease) bool {
+		return p != outer && (name != "" && (p.name == name || p.undoes) || undoes && p.name != "")
+	})
 	mine := slices.ContainsFunc(append(slices.Clone(m.mark(key, AllAnswers).may), m.mark(key, name).may...), func(may modelMay) bool {
 		return may.by == outer && a.number < may.below // not a call beside it
 	})
@@ -315,14 +323,14 @@ func (m *storedModel) enter(outer *modelLease) string {
 		if !isFound || found.Withheld != suspended || !suspended && found.Text != a.text {
 			return fmt.Sprintf("got %v (%+v) where %q is stored, suspended: %t", err, found, a.text, suspended)
 		}
-	case name != "" && others:
+	case excluded:
 		if !errors.Is(err, ErrBusy) {
-			return fmt.Sprintf("another call has the name: %v (%+v)", err, found)
+			return fmt.Sprintf("another call has the name, or undoes, or settles: %v (%+v)", err, found)
 		}
 	case err != nil:
 		return fmt.Sprintf("the lease goes on: %v (%+v)", err, found)
 	default:
-		inner := &modelLease{Lease: lease, outer: outer, keys: []string{key}, name: name}
+		inner := &modelLease{Lease: lease, outer: outer, keys: []string{key}, name: name, undoes: undoes}
 		m.leases, m.parts[key] = append(m.leases, inner), append(m.parts[key], inner)
 	}
 	return ""
@@ -357,7 +365,7 @@ func (m *storedModel) release(l *modelLease) string {
 		l.text, l.brief = fmt.Sprintf("%s of %q, %d", l.name, l.keys, m.serial), fmt.Sprintf("brief %d", m.serial)
 		l.keep = time.Duration(1+m.random.IntN(2)) * time.Hour
 		l.StoreAnswer(l.name, l.text, l.brief, l.keep)
-	case n < 8:
+	case n < 8 && l.undoes:
 		l.suspends, l.forgets = m.someNames(), true
 		l.ForgetAnswers(time.Hour, l.suspends...)
 	}

@@ -348,6 +348,30 @@ func TestStoredOnceWithin(t *testing.T) {
 			t.Errorf("after it: %v, want its answer", err)
 		}
 		release(t, other)
+
+		// A call that settles, under a name or by a key, and one that undoes do not run at once. Two that
+		// undo do.
+		for _, settle := range []AcquireOption{Stored("refund"), Settles()} {
+			present := func(option AcquireOption) (*Lease, error) {
+				return l.Acquire(t.Context(), "k", option, Reenter(outer.Owner()))
+			}
+			for _, order := range [][2]AcquireOption{{settle, Undoes()}, {Undoes(), settle}} {
+				first, err := present(order[0])
+				bedtest.Check(t, err)
+				if beside, err := present(order[1]); !errors.Is(err, ErrBusy) {
+					t.Errorf("%+v beside %+v: %v, %v, want ErrBusy", order[1], order[0], beside, err)
+				}
+				if same, err := present(order[0]); err == nil {
+					release(t, same)
+				} else if order[0].stored == "" || !errors.Is(err, ErrBusy) {
+					t.Errorf("%+v beside another: %v", order[0], err)
+				}
+				release(t, first)
+				next, err := present(order[1])
+				bedtest.Check(t, err)
+				release(t, next)
+			}
+		}
 		release(t, outer)
 	})
 }
