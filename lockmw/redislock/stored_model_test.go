@@ -61,6 +61,10 @@ type modelMay struct {
 	by    *modelLease // nil: several calls
 }
 
+// mostMay is how many calls that undo have a part of a mark of their own, beside the latest. The
+// model's scripts have as many: see load.
+const mostMay = 1
+
 // upto returns below which number answers may be undone.
 func (m *modelMark) upto() int64 {
 	if len(m.may) == 0 {
@@ -230,8 +234,9 @@ func (m *storedModel) suspend(l *modelLease) string {
 		number := m.nextMark(p)
 		for _, name := range l.suspends {
 			mark := m.mark(p.key, name)
-			if mark.drop(l); len(mark.may) > 1 {
-				mark.may = []modelMay{{mark.upto(), nil}}
+			if mark.drop(l); len(mark.may) > mostMay {
+				mark.may = mark.may[:mostMay]
+				mark.may[mostMay-1].by = nil
 			}
 			mark.may = slices.Insert(mark.may, 0, modelMay{number, l})
 		}

@@ -249,6 +249,26 @@ func TestSuspended(t *testing.T) {
 			t.Errorf("settled after an undo of unknown outcome, and not undone: %q is given", text)
 		}
 
+		// Of undos that overlap and all fail, the last one gives the answer back, unless there are very many.
+		for n, want := range map[int]string{5: "paid", 101: ""} {
+			key := fmt.Sprint("many-", n)
+			storePaid(t, l, key)
+			undos := make([]*Lease, n)
+			for i := range undos {
+				undos[i] = suspend(acquire(t, l, key))
+				bedtest.Check(t, client.Del(t.Context(), key).Err())
+			}
+			for _, undo := range undos {
+				if text := storedText(t, l, key); text != "" {
+					t.Errorf("before the last of %d undos has failed, %q is given", n, text)
+				}
+				_ = undo.Release(t.Context()) // its lease was lost
+			}
+			if text := storedText(t, l, key); text != want {
+				t.Errorf("after all of %d undos have failed, %q is given", n, text)
+			}
+		}
+
 		// An undo within an undo, of which one has failed.
 		for _, inner := range []bool{true, false} {
 			key := fmt.Sprint("nested-", inner)

@@ -112,8 +112,8 @@ end
 --
 --   "NUMBER"              every answer with a lower number is undone
 --   "NUMBER PART BEFORE"  it may be, as a part of a lease is about to, or the outcome of that is
---                         unknown. BEFORE is the field without this, "0" for none. Of a third part
---                         and more, those before are one, "*", which none gives back
+--                         unknown. BEFORE is the field without this, "0" for none. Of more than
+--                         100 parts, the earliest are one, "*", which none gives back
 --
 -- and the field '' the greatest number so far. The number of an answer is the fence of its lease or,
 -- if the lease is held while it is stored, no less than the greatest of a mark: what marked has ended
@@ -159,8 +159,9 @@ end
 -- may_too adds a part to a list of {number, part}.
 local function may_too(may, number, part)
   local others = without(may, part)
-  if #others > 1 then
-    others = {{others[1][1], '*'}}
+  if #others > 99 then
+    table.remove(others)
+    others[#others][2] = '*'
   end
   table.insert(others, 1, {number, part})
   return others
