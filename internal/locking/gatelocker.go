@@ -235,7 +235,7 @@ func (l *heldLease) SuspendAnswers(ctx context.Context, keep time.Duration, name
 
 // KeepSuspended implements gate.Lease.
 func (l *heldLease) KeepSuspended() {
-	l.undoes.ends(redislock.UndoBegins)
+	l.undoes.ends(redislock.UndoLeft)
 	l.Lease.KeepSuspended()
 }
 
@@ -249,7 +249,7 @@ func (l *heldLease) ForgetAnswers(keep time.Duration, names ...string) {
 // Hold implements gate.Lease. If the first attempt fails, the background repeats it.
 func (l *heldLease) Hold(reason string) {
 	l.slot.holdFor(l.hold)
-	l.undoes.ends(redislock.UndoBegins)
+	l.undoes.ends(redislock.UndoLeft)
 	ends := &l.unit.set.lateEnds
 	ends.run(func(ctx context.Context) {
 		l.undoes.end(ctx)

@@ -117,7 +117,7 @@ func (l *unlocked) Release(then func(error)) {
 
 // Hold implements gate.Lease.
 func (l *unlocked) Hold(string) {
-	l.undoes.ends(redislock.UndoBegins)
+	l.undoes.ends(redislock.UndoLeft)
 	l.Release(func(error) {})
 }
 
@@ -134,4 +134,4 @@ func (l *unlocked) SuspendAnswers(ctx context.Context, keep time.Duration, names
 }
 
 // KeepSuspended implements gate.Lease.
-func (l *unlocked) KeepSuspended() { l.undoes.ends(redislock.UndoBegins) }
+func (l *unlocked) KeepSuspended() { l.undoes.ends(redislock.UndoLeft) }

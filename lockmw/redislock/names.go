@@ -25,7 +25,7 @@ const (
 	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
 	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore
 	storedSuffix    = "ordergate_once"    // string: a stored answer, whose name follows (lua/store.lua)
-	marksSuffix     = "ordergate_undone"  // hash {name of stored answers: mark} (lua/common.lua)
+	marksSuffix     = "ordergate_undone"  // hash {name of stored answers: mark} (lua/common.lua); with a call behind it, lua/undo_alone.lua
 )
 
 // FenceKey returns the key that holds the last fence of a lock, in the lock's

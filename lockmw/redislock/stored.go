@@ -391,18 +391,18 @@ func ForgetStored(ctx context.Context, client redis.UniversalClient, key string,
 // UndoStep is what a call without the lock does to stored answers that it undoes.
 type UndoStep string
 
-// The steps. The first comes before what the call does, and one of the others behind that, or none: the
-// answers stay suspended.
+// The steps. The first comes before what the call does, and one of the others behind that.
 const (
 	UndoBegins UndoStep = "suspend"
 	UndoDone   UndoStep = "forget"
 	UndoFailed UndoStep = "restore"
+	UndoLeft   UndoStep = "keep" // the outcome is unknown: the answers stay suspended
 )
 
 // MarkUndone marks the stored answers of a lock by these names, for a call without the lock, which has one
 // name in all its steps. Replicas confirm it as they do a grant.
 func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call, key string, keep time.Duration, names ...string) error {
-	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key))
+	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key)).Key(marksKey(key) + ":" + call)
 	c.Text(string(step)).Text(call).Number(keep.Milliseconds())
 	for _, name := range names {
 		c.Text(name)

@@ -730,7 +730,8 @@ func TestMarkUndone(t *testing.T) {
 		}{
 			"done":    {func(key string) { mark(UndoDone, key) }, "none"},
 			"failed":  {func(key string) { mark(UndoFailed, key) }, "paid"},
-			"unknown": {func(string) {}, ""},
+			"unknown": {func(key string) { mark(UndoLeft, key) }, ""},
+			"dead":    {func(string) {}, ""},
 			"beside another": {func(key string) {
 				markOf("another", UndoBegins, key)
 				mark(UndoFailed, key)
@@ -761,7 +762,7 @@ func TestMarkUndone(t *testing.T) {
 		// nor repeated, unless the undo has failed. So is one that is the first to take the lock, and one of
 		// an undo whose first step was lost.
 		for _, begins := range []string{"later", "first", "unmarked"} {
-			for end, name := range map[UndoStep]string{UndoDone: "done", UndoBegins: "unknown", UndoFailed: "failed"} {
+			for end, name := range map[UndoStep]string{UndoDone: "done", UndoLeft: "unknown", UndoFailed: "failed"} {
 				key := begins + "-" + name
 				if begins == "later" {
 					release(t, acquire(t, l, key))
@@ -776,6 +777,22 @@ func TestMarkUndone(t *testing.T) {
 				stored, _ := errors.AsType[*StoredAnswer](err)
 				if stored == nil || stored.Withheld != (end != UndoFailed) {
 					t.Errorf("%s: %+v, %v", key, stored, err)
+				}
+			}
+		}
+		// A step that arrives late, or again, does nothing to the answer of a later settlement.
+		for end, name := range map[UndoStep]string{UndoDone: "done", UndoLeft: "unknown", UndoFailed: "failed"} {
+			for _, locked := range []bool{false, true} {
+				key := fmt.Sprint("late-", name, "-", locked)
+				if locked {
+					release(t, acquire(t, l, key))
+				}
+				mark(end, key) // the first step was lost
+				storePaid(t, l, key)
+				mark(UndoBegins, key)
+				mark(end, key)
+				if text := storedText(t, l, key); text != "paid" {
+					t.Errorf("after a late step of an undo, %s: %q is given", key, text)
 				}
 			}
 		}
