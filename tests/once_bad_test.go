@@ -141,9 +141,17 @@ func TestOnceHead(t *testing.T) {
 	t.Parallel()
 	p := newPayer(t)
 	s := newStack(t, settings{backend: p.addr(), gate: func(yaml string) string {
-		return yaml + "\n  - name: heads\n    match: {methods: [HEAD, POST], path: /heads}\n    once: {by: idempotency-key}\n"
-	}, envoy: func(yaml string) string { // the example has HEAD past ext_proc
-		return strings.ReplaceAll(yaml, `regex: "GET|HEAD"`, `regex: "GET"`)
+		return yaml + `
+  - name: heads
+    match: {methods: [HEAD, POST], path: /heads}
+    once: {by: idempotency-key}
+  - name: pay
+    match: {methods: [GET, HEAD], path: "/pay/{id}"}
+    id: {path: id}
+    settle: {lock: settlement, once: {}}
+`
+	}, envoy: func(yaml string) string { // the example has GET and HEAD past ext_proc
+		return strings.ReplaceAll(yaml, `regex: "GET|HEAD"`, `regex: "TRACE"`)
 	}})
 	head := func() answer { return s.must("HEAD", "/heads", "", "Idempotency-Key", "k") }
 	head().want(t, 200, "")
@@ -151,6 +159,16 @@ func TestOnceHead(t *testing.T) {
 	s.must("POST", "/heads", "", "Idempotency-Key", "k").want(t, 422, "mismatch")
 	s.must("POST", "/heads", "", "Idempotency-Key", "k2").want(t, 200, "")
 	p.wantPaid(t, "/heads", 2)
+	s.must("HEAD", "/pay/1", "").want(t, 200, "")
+	s.must("GET", "/pay/1", "").want(t, 409, "duplicate") // the answer to HEAD has no body
+	s.must("HEAD", "/pay/1", "").want(t, 200, "replayed")
+	s.must("GET", "/pay/2", "").want(t, 200, "")
+	s.must("HEAD", "/pay/2", "").want(t, 200, "replayed")
+	if a := s.must("GET", "/pay/2", ""); a.verdict != "replayed" || a.body == "" {
+		t.Errorf("GET after HEAD after GET: %s, %q", a.verdict, a.body)
+	}
+	p.wantPaid(t, "/pay/1", 1)
+	p.wantPaid(t, "/pay/2", 1)
 	post := func() answer { return s.must("POST", "/heads?size=0", "", "Idempotency-Key", "k3") }
 	if first, again := post(), post(); first.header.Get("Content-Type") == "" || again.header.Get("Content-Type") != "" || again.verdict != "replayed" {
 		t.Errorf("docs/once.md says that Envoy removes the content-type: %v after %v", again.header, first.header)

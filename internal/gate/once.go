@@ -123,6 +123,7 @@ type answerRecord struct {
 	Fences  []int64     `json:"fences,omitempty"`  // of a key: the number of the answer for each of its orders
 	At      int64       `json:"at"`                // ms since 1970
 	Status  int         `json:"status,omitempty"`
+	Head    bool        `json:"head,omitempty"` // it answers HEAD, and has no body
 	Headers [][2]string `json:"headers,omitempty"`
 	// Vary has hashes of the request's headers by which the answer varies.
 	Vary map[string]string `json:"vary,omitempty"`
@@ -218,6 +219,7 @@ type onceCall struct {
 	caller  string // hash of the scope of the order, and of the host; "": it has none
 	subject string // hash of the host and the order of a request with a key
 	varying varying
+	head    bool // the method is HEAD
 
 	status  int
 	headers [][2]string // that either stores
@@ -279,7 +281,7 @@ func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
 		o.request = hashOf(req.Method, strings.ToLower(req.Host), repeatableTarget(req.Target), repeatableBody(req))
 	}
-	o.varying = varyingOf(req)
+	o.varying, o.head = varyingOf(req), req.Method == http.MethodHead
 	c.once = &o
 	return order.NoReason
 }

@@ -207,6 +207,9 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 	case byKey && r.Subject != "" && r.Subject != c.once.subject, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
 		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
 		return VerdictMismatch, nil, nil
+	case r.Head && !c.once.head:
+		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
+		return VerdictDuplicate, nil, nil
 	}
 	c.gate.record.Once(c.Decision.Rule, OnceReplayed)
 	return VerdictReplayed, r.answer(body, c.gate.now()), nil
@@ -296,7 +299,7 @@ func (c *Call) finishOnce() Step {
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
-				r.Status, r.Headers, r.Vary = o.status, o.storedHeaders(once), o.varying.hashes(o.vary)
+				r.Status, r.Headers, r.Vary, r.Head = o.status, o.storedHeaders(once), o.varying.hashes(o.vary), o.head
 				change.text = r.text(o.body)
 			}
 		}
