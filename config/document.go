@@ -74,7 +74,7 @@ func (d *document) given(path string) bool {
 // unusable reports whether the reader discarded the value at the path, or one that contains
 // it. A discarded value has its violation already, so its absence is no second violation.
 func (d *document) unusable(path string) bool {
-	for ; path != ""; path = parent(path) {
+	for ; len(d.discarded) > 0 && path != ""; path = parent(path) {
 		if d.discarded[path] {
 			return true
 		}

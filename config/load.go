@@ -6,9 +6,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 )
 
@@ -124,7 +124,7 @@ func parseDocument(file string, data []byte, o Options) (*Config, *document, War
 		return nil, nil, Warnings{}, invalid(doc.violations)
 	}
 	overrides := doc.environment(tree, o.Getenv)
-	c, err := decode(tree, overrides)
+	c, err := doc.decode(tree, overrides)
 	if err != nil {
 		return nil, nil, Warnings{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
@@ -145,30 +145,53 @@ func parseDocument(file string, data []byte, o Options) (*Config, *document, War
 }
 
 // decode merges the overrides into the values of the file and returns the result as a
-// [Config]. All values have the types of their fields already, so decode converts nothing. A
-// key without a field is a bug in this package.
-func decode(tree, overrides map[string]any) (*Config, error) {
+// [Config].
+func (d *document) decode(tree, overrides map[string]any) (*Config, error) {
 	v := viper.New()
 	for _, layer := range []map[string]any{tree, overrides} {
 		if err := v.MergeConfigMap(layer); err != nil {
 			return nil, err
 		}
 	}
-	strict := func(c *mapstructure.DecoderConfig) {
-		c.WeaklyTypedInput = false
-		c.DecodeHook = nil
-		c.ErrorUnused = true
-	}
 	c := &Config{}
-	// Decode each section separately. Viper's Unmarshal works on flat keys, so it would lose a
-	// filter written as {}.
-	for section, into := range map[string]any{
-		"backend": &c.Backend, "front_controllers": &c.FrontControllers, "answer": &c.Answer, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters, "log": &c.Log,
-		"sources": &c.Sources, "locks": &c.Locks, "rules": &c.Rules,
-	} {
-		if err := v.UnmarshalKey(section, into, strict); err != nil {
-			return nil, err
+	for _, k := range d.keysOf(reflect.TypeFor[Config]()) {
+		// Of each section: what viper has of all is by flat keys, without a filter written as {}.
+		if value := v.Get(k.key); value != nil {
+			d.assign(reflect.ValueOf(c).Elem().FieldByIndex(k.field.Index), reflect.ValueOf(value))
 		}
 	}
 	return c, nil
+}
+
+// assign sets a field to a value of the tree, whose scalars have the types of their fields.
+func (d *document) assign(to, from reflect.Value) {
+	if from.Kind() == reflect.Interface {
+		from = from.Elem()
+	}
+	if to.Kind() == reflect.Pointer {
+		to.Set(reflect.New(to.Type().Elem()))
+		to = to.Elem()
+	}
+	switch {
+	case to.Kind() == reflect.Struct && from.Kind() == reflect.Map:
+		for _, k := range d.keysOf(to.Type()) {
+			if value := from.MapIndex(reflect.ValueOf(k.key)); value.IsValid() {
+				d.assign(to.FieldByIndex(k.field.Index), value)
+			}
+		}
+	case to.Kind() == reflect.Map:
+		to.Set(reflect.MakeMapWithSize(to.Type(), from.Len()))
+		for name, value := range from.Seq2() {
+			entry := reflect.New(to.Type().Elem()).Elem()
+			d.assign(entry, value)
+			to.SetMapIndex(name, entry)
+		}
+	case to.Kind() == reflect.Slice:
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			d.assign(to.Index(i), from.Index(i))
+		}
+	default:
+		to.Set(from.Convert(to.Type()))
+	}
 }

@@ -19,8 +19,8 @@ type KeyTemplate struct {
 // a rule whose orders have the lock has a part of this name. Any other text is literal.
 func (c *Config) LockKey(name string) KeyTemplate {
 	var parts []string
-	for _, r := range c.Rules {
-		if len(r.Parts) > 0 && r.OrderLock() == name {
+	for i := range c.Rules {
+		if r := &c.Rules[i]; len(r.Parts) > 0 && r.OrderLock() == name {
 			parts = append(parts, sortedKeys(r.Parts)...)
 		}
 	}
@@ -75,14 +75,12 @@ func (r *Rule) PartNames() []string { return r.names }
 
 // partOrder returns the names of a rule's parts in the order of its filter, or else of its lock's key.
 // A part that neither has comes last, and is a violation.
-func (c *Config) partOrder(r *Rule) []string {
+func (c *Config) partOrder(r *Rule, uses map[string]lockUse) []string {
 	if len(r.Parts) == 0 {
 		return nil
 	}
 	order := slices.Clone(c.Filters[r.filterOf()].Parts)
-	if lock := r.OrderLock(); lock != "" {
-		order = append(order, c.LockKey(lock).Parts()...)
-	}
+	order = append(order, uses[r.OrderLock()].Parts()...)
 	order = append(order, sortedKeys(r.Parts)...)
 	seen := make(map[string]bool)
 	return slices.DeleteFunc(order, func(name string) bool {

@@ -65,7 +65,8 @@ func (d *document) read(data []byte) map[string]any {
 		d.reportAt(top.Line, fmt.Sprintf("the file is %s: it has to be a mapping", describe(top)))
 		return nil
 	}
-	r := reader{document: d, valuesLeft: maxValues}
+	d.origins = make(map[string]origin, bytes.Count(data, []byte(":"))) // about one for each key
+	r := reader{document: d, valuesLeft: maxValues, fields: make(map[reflect.Type]map[string]reflect.Type)}
 	tree := r.structure(top, reflect.TypeFor[Config](), "", "")
 	if r.exhausted {
 		return nil // the validator would report the unread keys as missing
@@ -98,6 +99,7 @@ type reader struct {
 	*document
 	valuesLeft int // number of values before the limit
 	exhausted  bool
+	fields     map[reflect.Type]map[string]reflect.Type // see fieldsOf
 }
 
 // countValue counts one value and reports whether the reader may read it. At a limit, it
@@ -119,12 +121,20 @@ func (r *reader) countValue(line int) bool {
 
 // structure reads a mapping with fixed keys.
 func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map[string]any {
-	fields := fieldsOf(t)
+	fields, known := r.fields[t]
+	if !known {
+		fields = fieldsOf(t)
+		r.fields[t] = fields
+	}
 	values := make(map[string]any)
 	for key, value := range r.entries(n, path, shown) {
 		name := key.Value
 		field, known := fields[name]
-		at, atShown := join(path, name), join(shown, name)
+		at := join(path, name)
+		atShown := at
+		if shown != path {
+			atShown = join(shown, name)
+		}
 		if !known {
 			r.partlyRead[path] = true
 			r.unknown(key, at, join(shown, keyText(name)), fields)

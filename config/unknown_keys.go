@@ -65,9 +65,12 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
+// separators are left out where names that differ by them are one. Making a replacer is dear.
+var separators = strings.NewReplacer("_", "", "-", "")
+
 // squash returns the same text for a name in camelCase, kebab-case and snake_case.
 func squash(word string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word))
+	return strings.ToLower(separators.Replace(word))
 }
 
 // distance returns the Levenshtein distance in bytes.

@@ -17,13 +17,17 @@ var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0
 // key. It skips variables of Kubernetes, and those that the file names. Its messages contain
 // no values of variables.
 func (d *document) unknownVariables(c *Config, environ []string) (unknown []Violation) {
+	environ = slices.DeleteFunc(slices.Clone(environ), func(variable string) bool { return !strings.HasPrefix(variable, variablePrefix) })
+	if len(environ) == 0 {
+		return nil
+	}
 	named := d.namedVariables(c)
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
-		rest, ours := strings.CutPrefix(name, variablePrefix)
+		rest := strings.TrimPrefix(name, variablePrefix)
 		_, isKey := d.variables[name]
 		switch {
-		case !ours || value == "" || isKey || slices.Contains(named, name):
+		case value == "" || isKey || slices.Contains(named, name):
 		case serviceVariable.MatchString(rest), strings.HasSuffix("_"+rest, "_PORT") && strings.Contains(value, "://"):
 		default:
 			unknown = append(unknown, Violation{File: environmentFile, Path: name, Message: d.unknownVariable(rest)})

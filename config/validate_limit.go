@@ -75,6 +75,9 @@ func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 	}
 }
 
+// bound are the characters that PHP and Spring rewrite in names.
+var bound = strings.NewReplacer(".", "", " ", "", "[", "")
+
 // lastName returns the last name of a location, folded into the form in which backends may
 // confuse it with another. Package order folds names in the same way.
 func lastName(p idLocation) string {
@@ -86,5 +89,5 @@ func lastName(p idLocation) string {
 	if open := strings.IndexByte(name, '['); open >= 0 && strings.IndexByte(name[open:], ']') >= 0 {
 		name = name[:open]
 	}
-	return squash(strings.NewReplacer(".", "", " ", "", "[", "").Replace(name))
+	return squash(bound.Replace(name))
 }

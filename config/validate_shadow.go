@@ -8,12 +8,21 @@ import (
 // rulesAreReached rejects a rule, or a method of it, if an earlier rule matches all of its
 // requests. A settlement behind such a rule would run without its lock.
 func (v *validator) rulesAreReached(rules []Rule) {
+	var paths pathNode
 	for j := range rules {
 		r := &rules[j]
+		if r.Match.Path == "" {
+			continue
+		}
+		var earlier []int // rules that match all of the paths
+		segments := strings.Split(strings.ToLower(r.Match.Path), "/")
+		paths.find(segments, r.Match.Query, func(rules []int) { earlier = append(earlier, rules...) })
+		paths.insert(segments, r.Match.Query, j)
+		slices.Sort(earlier)
 		var taken []string // methods
 		var by []int       // the rules that match them
 		for _, method := range r.Match.Methods {
-			for i := range rules[:j] {
+			for _, i := range earlier {
 				if !takesAll(&rules[i].Match, &r.Match, method) {
 					continue
 				}
@@ -44,12 +53,72 @@ func (v *validator) rulesAreReached(rules []Rule) {
 	}
 }
 
+// pathNode is a part of the paths of rules: the rules whose path ends here, and what may follow.
+type pathNode struct {
+	rules map[string][]int     // by each value of a parameter, name=value; "": with any query
+	next  map[string]*pathNode // by a segment in lower case; {}: any
+}
+
+func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
+
+func (n *pathNode) insert(segments []string, query map[string]QueryValues, rule int) {
+	for _, s := range segments {
+		if isVariable(s) {
+			s = "{}"
+		}
+		if n.next[s] == nil {
+			if n.next == nil {
+				n.next = make(map[string]*pathNode)
+			}
+			n.next[s] = new(pathNode)
+		}
+		n = n.next[s]
+	}
+	keys := []string{""}
+	if len(query) > 0 {
+		name := sortedKeys(query)[0]
+		keys = nil
+		for _, value := range query[name] {
+			keys = append(keys, name+"="+value)
+		}
+	}
+	if n.rules == nil {
+		n.rules = make(map[string][]int)
+	}
+	for _, key := range keys {
+		n.rules[key] = append(n.rules[key], rule)
+	}
+}
+
+// find visits the rules that match each path with these segments, but for the case of letters, and
+// that may match each such query.
+func (n *pathNode) find(segments []string, query map[string]QueryValues, visit func(rules []int)) {
+	if n == nil {
+		return
+	}
+	if len(segments) == 0 {
+		visit(n.rules[""])
+		for name, values := range query {
+			if len(values) > 0 {
+				visit(n.rules[name+"="+values[0]])
+			}
+		}
+		return
+	}
+	if s := segments[0]; s != "" { // a name stands for at least one byte
+		n.next["{}"].find(segments[1:], query, visit)
+	}
+	if s := segments[0]; !isVariable(s) {
+		n.next[s].find(segments[1:], query, visit)
+	}
+}
+
 // takesAll reports whether an earlier match selects every request with the method that m
-// selects.
+// selects. Its path has to match each of m's paths in some case of letters.
 func takesAll(earlier, m *Match, method string) bool {
 	return (slices.Contains(earlier.Methods, method) || method == "HEAD" && slices.Contains(earlier.Methods, "GET")) &&
 		(earlier.Host == "" || earlier.Host == m.Host) &&
-		takesAllParameters(earlier.Query, m.Query) && takesAllPaths(earlier, m)
+		takesAllParameters(earlier.Query, m.Query) && takesAllCases(earlier, m)
 }
 
 func takesAllParameters(earlier, query map[string]QueryValues) bool {
@@ -62,27 +131,16 @@ func takesAllParameters(earlier, query map[string]QueryValues) bool {
 	return true
 }
 
-func takesAllPaths(earlier, m *Match) bool {
-	wide, narrow := earlier.Path, m.Path
-	if wide == "" || narrow == "" || strings.Count(wide, "/") != strings.Count(narrow, "/") {
-		return false
+// takesAllCases reports whether an earlier match has the segments of m in each case of letters that
+// m has them in.
+func takesAllCases(earlier, m *Match) bool {
+	if earlier.Case == CaseInsensitive {
+		return true
 	}
-	for more := true; more; {
-		var segment, other string
-		segment, wide, more = strings.Cut(wide, "/")
-		other, narrow, _ = strings.Cut(narrow, "/")
-		switch {
-		case strings.HasPrefix(segment, "{"):
-			if other == "" {
-				return false // a name stands for at least one byte
-			}
-		case strings.HasPrefix(other, "{"):
-			return false
-		case earlier.Case == CaseInsensitive:
-			if !strings.EqualFold(segment, other) {
-				return false
-			}
-		case segment != other || m.Case == CaseInsensitive && strings.ToLower(segment) != strings.ToUpper(segment):
+	wide, narrow := strings.Split(earlier.Path, "/"), strings.Split(m.Path, "/")
+	for i, segment := range wide {
+		hasLetters := strings.ToLower(segment) != strings.ToUpper(segment)
+		if !isVariable(segment) && (segment != narrow[i] || m.Case == CaseInsensitive && hasLetters) {
 			return false
 		}
 	}

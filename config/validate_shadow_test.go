@@ -26,6 +26,9 @@ func TestRulesAreReached(t *testing.T) {
 		{"any parameters", `methods: [GET], path: "/index.php"`, `methods: [GET], path: "/index.php", query: {action: view}`, all},
 		{"fewer parameters", `methods: [GET], path: "/index.php", query: {action: view}`, `methods: [GET], path: "/index.php", query: {action: view, of: order}`, all},
 		{"other parameters", `methods: [GET], path: "/index.php", query: {action: list}`, `methods: [GET], path: "/index.php", query: {action: view}`, ""},
+		{"some of the values", `methods: [GET], path: "/index.php", query: {action: [view, list]}`, `methods: [GET], path: "/index.php", query: {action: [list, view], of: order}`, all},
+		{"more values", `methods: [GET], path: "/index.php", query: {action: [view, list]}`, `methods: [GET], path: "/index.php", query: {action: [list, print]}`, ""},
+		{"a name for an empty segment", `methods: [GET], path: "/{shop}/{id}/"`, `methods: [GET], path: "/orders/{id}/"`, all},
 		{"any case", `methods: [GET], path: "/Orders/{id}", case: insensitive`, `methods: [GET], path: "/orders/{id}"`, all},
 		{"one case", `methods: [GET], path: "/orders/{id}"`, `methods: [GET], path: "/orders/{id}", case: insensitive`, ""},
 	} {
