@@ -139,11 +139,12 @@ model:
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
 # log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), each page of
-# the site on a phone's width, and that a release has the same bytes twice.
+# the site on a phone's width, releases, which have the same bytes twice, their packages and images,
+# and the Helm chart.
 soak: matrix
-	$(FETCH) containers all differential redisbloom mariadb postgres spin gcc
+	$(FETCH) containers kubernetes all differential redisbloom mariadb postgres spin gcc
 	$(MAKE) test-asan site
-	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestSite|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose' ./tests
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestSite|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose|TestChart' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 30m -run 'TestLayouts$$' ./internal/source/binlog ./internal/source/logical

@@ -139,16 +139,39 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestChartPage runs the command of docs/kubernetes.md with the values that stand there.
+func TestChartPage(t *testing.T) {
+	t.Parallel()
+	c := newChart(t)
+	page, err := os.ReadFile(filepath.Join(c.bed.Root(), "docs", "kubernetes.md"))
+	must(t, err)
+	values := regexp.MustCompile("(?s)```yaml\n(image: .*?)```").FindStringSubmatch(string(page))
+	command := regexp.MustCompile(`(?m)^helm install (.*)$`).FindStringSubmatch(string(page))
+	if values == nil || command == nil {
+		t.Fatal("it shows no values, or no command")
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"ordergate.yaml": chartFile, "shop.yaml": values[1]} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	must(t, os.Symlink(filepath.Join(c.bed.Root(), "examples"), filepath.Join(dir, "examples")))
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", filepath.Join(c.bed.Root(), ".cache", "bin", "helm")+" template --kube-version 1.37 "+command[1])
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command[0], err, stderrOf(err))
+	}
+	validateChart(t, c.bed.Root(), documents(t, string(out)))
+}
+
 // validateChart validates resources by the strict schemas of each Kubernetes that knows sidecar containers.
 func validateChart(t *testing.T, root string, resources []map[string]any) {
 	t.Helper()
-	versions, err := filepath.Glob(filepath.Join(root, ".cache", "lib", "kubernetes-schemas", "v1.*-local-strict"))
+	versions, err := filepath.Glob(filepath.Join(root, ".cache", "lib", "kubernetes-schemas", "v1.[3-9]*-local-strict"))
 	must(t, err)
+	versions = append(versions, filepath.Join(root, ".cache", "lib", "kubernetes-schemas", "v1.29.0-local-strict"))
 	validated := 0
 	for _, dir := range versions {
-		if old, _ := regexp.MatchString(`/v1\.2[0-8]\.`, dir); old {
-			continue
-		}
 		compiler := jsonschema.NewCompiler()
 		compiler.UseLoader(schemas(dir))
 		for _, r := range resources {
