@@ -3,13 +3,72 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 )
 
-// secretFields maps the fields for secrets to their keys. The file has each key only with the
-// suffix _file or _env.
-var secretFields = map[string]string{
-	"Token": "token", "Password": "password", "SentinelPassword": "sentinel_password", "DSN": "dsn", "Secret": "secret",
+// Kinds of keys, by their tag change, that a reload cannot always change.
+const (
+	changeRestart = "restart" // never
+	ChangeLock    = "lock"    // where requests would take another lock than calls that run
+	ChangeAnswers = "answers" // where calls would not find the stored answers of others
+	changeForm    = "form"    // where a filter would need its IDs in another form
+)
+
+// ChangeOf returns what a path of [Changes] is: a kind of key, or "".
+func ChangeOf(path string) string {
+	d, t := newDocument(""), reflect.TypeFor[Config]()
+	for key := range strings.SplitSeq(path, ".") {
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch t.Kind() {
+		case reflect.Map:
+			t = t.Elem() // the key is a name
+			continue
+		case reflect.Slice: // by the name of a rule
+			return ""
+		}
+		keys := d.keysOf(t)
+		k := keys[slices.IndexFunc(keys, func(k declaration) bool { return k.key == key })]
+		if k.change != "" {
+			return k.change
+		}
+		t = k.field.Type
+	}
+	return ""
 }
+
+// TakesRestart reports whether no reload changes what is at a path of [Changes].
+func TakesRestart(path string) bool { return ChangeOf(path) == changeRestart }
+
+// Identity returns a struct with nothing but its keys of a kind. Lists whose order means nothing
+// are sorted.
+func Identity[T any](of T, kind string) T {
+	return identity(reflect.ValueOf(of), kind).Interface().(T)
+}
+
+func identity(of reflect.Value, kind string) reflect.Value {
+	kept := reflect.New(of.Type()).Elem()
+	for i := range of.NumField() {
+		f := of.Field(i)
+		switch tag := of.Type().Field(i).Tag.Get("change"); {
+		case tag == kind+asSet:
+			sorted := slices.Sorted(slices.Values(f.Convert(reflect.TypeFor[[]string]()).Interface().([]string)))
+			kept.Field(i).Set(reflect.ValueOf(sorted).Convert(f.Type()))
+		case tag != kind:
+		case f.Kind() == reflect.Pointer && !f.IsNil():
+			inner := reflect.New(f.Type().Elem())
+			inner.Elem().Set(identity(f.Elem(), kind))
+			kept.Field(i).Set(inner)
+		default:
+			kept.Field(i).Set(f)
+		}
+	}
+	return kept
+}
+
+// asSet ends the tag change of a list whose order means nothing.
+const asSet = ",set"
 
 // Changes returns the paths of the keys whose values differ between two
 // configurations, in the order of the fields of [Config]: "redis.addresses",
@@ -17,8 +76,14 @@ var secretFields = map[string]string{
 // there. The path of a rule contains its name: "rules.order-lookup". It is "rules" if only
 // the order of the rules differs. The paths contain no values.
 func Changes(a, b *Config) []string {
+	return ChangesIn("", *a, *b)
+}
+
+// ChangesIn returns the paths of the keys that differ between two structs of one type, which stand at
+// a path.
+func ChangesIn[T any](path string, a, b T) []string {
 	var c changes
-	c.compare("", reflect.ValueOf(*a), reflect.ValueOf(*b))
+	c.compareFields(path, reflect.ValueOf(a), reflect.ValueOf(b))
 	return c.paths
 }
 
@@ -53,25 +118,14 @@ func (c *changes) compareFields(path string, a, b reflect.Value) {
 		f := a.Type().Field(i)
 		key := f.Tag.Get("mapstructure")
 		if key == "-" {
-			key = secretFields[f.Name]
-			if name := key + "_env"; fieldOf(b, name) != "" || fieldOf(b, key+"_file") == "" && fieldOf(a, name) != "" {
-				key = name
-			} else {
-				key += "_file"
+			key = f.Tag.Get("secret") + "_file"
+			in := func(v reflect.Value, at string) bool { return v.FieldByName(f.Name+at).String() != "" }
+			if in(b, "Env") || !in(b, "File") && in(a, "Env") {
+				key = f.Tag.Get("secret") + "_env"
 			}
 		}
 		c.compare(join(path, key), a.Field(i), b.Field(i))
 	}
-}
-
-// fieldOf returns the text of a field of a structure, by its key.
-func fieldOf(v reflect.Value, key string) string {
-	for i := range v.NumField() {
-		if v.Type().Field(i).Tag.Get("mapstructure") == key {
-			return v.Field(i).String()
-		}
-	}
-	return ""
 }
 
 func (c *changes) compareEntries(path string, a, b reflect.Value) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,8 +110,8 @@ func TestSecretsHaveNames(t *testing.T) {
 					continue
 				}
 				seen++
-				if _, ok := keys[secretFields[f.Name]+"_file"]; !ok {
-					t.Errorf("%s.%s: there is no %q", typ, f.Name, secretFields[f.Name]+"_file")
+				if _, ok := keys[f.Tag.Get("secret")+"_file"]; !ok {
+					t.Errorf("%s.%s: there is no %q", typ, f.Name, f.Tag.Get("secret")+"_file")
 				}
 			}
 		}
@@ -118,5 +119,31 @@ func TestSecretsHaveNames(t *testing.T) {
 	visit(reflect.TypeFor[Config]())
 	if seen < 5 {
 		t.Errorf("found %d secrets", seen)
+	}
+}
+
+// TestChangeOf has a path for each kind of key.
+func TestChangeOf(t *testing.T) {
+	for path, want := range map[string]string{
+		"listen.http": changeRestart, "listen.tls.ca": changeRestart, "redis": changeRestart, "filters.orders": changeRestart, "filters.orders.snapshot.every": changeRestart,
+		"sources.db.table": changeRestart, "log.decisions": changeRestart, "log.decisions.to": changeRestart, "log.metadata": "", "backend": "", "front_controllers": "", "answer": "",
+		"answer.failed": "", "rules": "", "rules.settle": "", "locks.a": "", "locks.a.lease": "", "locks.a.wait.tries": "", "locks.a.key": ChangeLock, "locks.a.quorum": ChangeLock,
+		"locks.a.quorum.addresses": ChangeLock, "locks.a.secret_env": ChangeLock,
+	} {
+		if got := ChangeOf(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	lock := Lock{Kind: LockQuorum, Key: "k:{id}", Lease: time.Second, Quorum: &Quorum{Addresses: []string{"b:1", "a:1"}}, Secret: "s"}
+	want := Lock{Kind: LockQuorum, Key: "k:{id}", Quorum: &Quorum{Addresses: []string{"a:1", "b:1"}}, Secret: "s"}
+	if diff := cmp.Diff(want, Identity(lock, ChangeLock)); diff != "" || lock.Quorum.Addresses[0] != "b:1" {
+		t.Errorf("%v (-want +got):\n%s", lock.Quorum.Addresses, diff)
+	}
+	once := Identity(Once{By: OnceParts{"b", "a"}, Scope: OnceParts{"d", "c"}, Name: "n", Keep: time.Hour}, ChangeAnswers)
+	if diff := cmp.Diff(Once{By: OnceParts{"b", "a"}, Scope: OnceParts{"c", "d"}, Name: "n"}, once); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -25,13 +25,13 @@ type Config struct {
 	Answer *Answer `mapstructure:"answer"`
 
 	// Listen has the addresses to serve on.
-	Listen Listen `mapstructure:"listen"`
+	Listen Listen `mapstructure:"listen" change:"restart"`
 	// Redis is where the locks and the change logs are. A file that needs none has none.
-	Redis *Redis `mapstructure:"redis"`
+	Redis *Redis `mapstructure:"redis" change:"restart"`
 	// Filters are the sets of order IDs.
-	Filters map[string]Filter `mapstructure:"filters"`
+	Filters map[string]Filter `mapstructure:"filters" change:"restart"`
 	// Sources are where filters read IDs from.
-	Sources map[string]Source `mapstructure:"sources"`
+	Sources map[string]Source `mapstructure:"sources" change:"restart"`
 	// Locks are those of orders.
 	Locks map[string]Lock `mapstructure:"locks"`
 	// Rules are looked at in the order of the file. The first that matches a request counts.
@@ -55,7 +55,7 @@ type Listen struct {
 	TokenFile string `mapstructure:"token_file"`
 	// TokenEnv is the environment variable that has the token.
 	TokenEnv string `mapstructure:"token_env" not:"token_file"`
-	Token    Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both
+	Token    Secret `mapstructure:"-" secret:"token" json:"-"` // the content of either, at least 16 bytes; "" without both
 
 	// AdminHosts are the host names that requests to the admin address may have, besides IP
 	// addresses and localhost.
@@ -137,8 +137,8 @@ type Redis struct {
 
 	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
 	// They are never printed.
-	Password         string `mapstructure:"-" json:"-"`
-	SentinelPassword string `mapstructure:"-" json:"-"`
+	Password         string `mapstructure:"-" secret:"password" json:"-"`
+	SentinelPassword string `mapstructure:"-" secret:"sentinel_password" json:"-"`
 }
 
 // TLS configures the client for TLS with Redis. The zero value trusts the system's authorities
@@ -171,18 +171,18 @@ const ObservedSuffix = ":observe"
 type Lock struct {
 	// Kind is who may hold the lock at once. Fair is in the order of arrival, and quorum on most of
 	// several servers.
-	Kind string `mapstructure:"kind" default:"exclusive" oneof:"exclusive fair read write quorum semaphore"`
+	Kind string `mapstructure:"kind" default:"exclusive" oneof:"exclusive fair read write quorum semaphore" change:"lock"`
 	// Format is how the lock is stored: redisson excludes Java's RLock, string a SET NX PX.
-	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum"`
+	Format string `mapstructure:"format" default:"redisson" oneof:"redisson string@exclusive,quorum" change:"lock"`
 	// Key is the Redis key, with {id} in it once, and with each {part} of the rules' IDs: at most 256
 	// bytes, without spaces. No other lock's begins with its text before the first of these,
 	// except one of kind read and one of kind write with the same key. In a cluster, other braces have to be a hash tag, as in
 	// order:lock:{{id}}, around the ID where a pattern admits a colon.
-	Key string `mapstructure:"key" form:"lock" default:"order:lock:{id}"`
+	Key string `mapstructure:"key" form:"lock" default:"order:lock:{id}" change:"lock"`
 	// Permits is how many may hold the lock at once.
 	Permits int `mapstructure:"permits" need:"the number of calls that may hold the lock at once" only:"kind=semaphore" min:"1" max:"1000000"`
 	// Quorum names the servers, most of which must grant the lock.
-	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum"`
+	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum" change:"lock"`
 	// Replicas must confirm a grant. Without it, a grant needs the primary only.
 	Replicas *Replicas `mapstructure:"replicas"`
 	// Lease is how long the lock lasts without a renewal; renewed at a third of it. Two thirds or more
@@ -199,17 +199,17 @@ type Lock struct {
 	// counting from it. Of a lock of settle.by: the longer one of lease and hold.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 
-	SecretFile string `mapstructure:"secret_file"`                  // keys the hash in the key of a lock of settle.by; as that of a filter
-	SecretEnv  string `mapstructure:"secret_env" not:"secret_file"` // name of an environment variable
+	SecretFile string `mapstructure:"secret_file" change:"lock"`                  // keys the hash in the key of a lock of settle.by; as that of a filter
+	SecretEnv  string `mapstructure:"secret_env" not:"secret_file" change:"lock"` // name of an environment variable
 	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both.
-	Secret Secret `mapstructure:"-" json:"-"`
+	Secret Secret `mapstructure:"-" secret:"secret" change:"lock" json:"-"`
 }
 
 // Quorum names the servers of a lock of kind quorum. They are single servers, independent of
 // each other and of that of the section redis. The user, the password and TLS are those of the
 // section redis.
 type Quorum struct {
-	Addresses []string `mapstructure:"addresses"` // an odd number of at least 3, each its own server
+	Addresses []string `mapstructure:"addresses" change:"lock,set"` // an odd number of at least 3, each its own server
 }
 
 // Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but

@@ -19,6 +19,7 @@ import (
 //	not           a key that excludes this one
 //	form          of text, for the schema: address, lock, mode or name
 //	need          what to give: the key must not be missing or empty
+//	change        what a reload cannot always change: restart, lock, answers or form, see [ChangeOf]
 //
 // What concerns several keys at once is code, in the validator. So are defaults that depend on
 // other keys.
@@ -33,6 +34,7 @@ type declaration struct {
 	only      []condition // one of which must hold
 	not, need string
 	form      string
+	change    string
 }
 
 // condition holds if another key of the same mapping has one of the words, or without words, if
@@ -61,7 +63,7 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 		if key == "" || key == "-" {
 			continue
 		}
-		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), aliases: make(map[string]string)}
+		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string)}
 		value := func(tag string) (v reflect.Value) {
 			if text, has := f.Tag.Lookup(tag); has {
 				read, problem := fromText(text, f.Type)

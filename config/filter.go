@@ -97,7 +97,7 @@ type Filter struct {
 	SecretEnv  string `mapstructure:"secret_env" not:"secret_file"` // name of an environment variable
 	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both:
 	// the filter then generates one.
-	Secret Secret `mapstructure:"-" json:"-"`
+	Secret Secret `mapstructure:"-" secret:"secret" json:"-"`
 }
 
 // Freshness is the condition under which a filter answers Absent. A file has {window: 500ms},
@@ -273,9 +273,9 @@ type Source struct {
 	Mechanism string `mapstructure:"mechanism" default:"plain" oneof:"plain scram-sha-256 scram-sha-512" only:"username"`
 
 	// DSN is the content of the file or the variable.
-	DSN Secret `mapstructure:"-" json:"-"`
+	DSN Secret `mapstructure:"-" secret:"dsn" json:"-"`
 	// Password is the content of PasswordFile or PasswordEnv.
-	Password Secret `mapstructure:"-" json:"-"`
+	Password Secret `mapstructure:"-" secret:"password" json:"-"`
 }
 
 // Feed reports whether the source is a topic, which adds orders while ordergate runs. It is never all of

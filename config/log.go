@@ -9,7 +9,7 @@ import (
 // Log configures what ordergate logs besides its own log.
 type Log struct {
 	// Decisions has a line of JSON for each decision.
-	Decisions *DecisionLog `mapstructure:"decisions"`
+	Decisions *DecisionLog `mapstructure:"decisions" change:"restart"`
 	// Metadata has Envoy get each decision as dynamic metadata.
 	Metadata bool `mapstructure:"metadata" default:"true"`
 }
@@ -31,7 +31,7 @@ type DecisionLog struct {
 	SecretFile string `mapstructure:"secret_file" only:"ids=hashed"`
 	// SecretEnv is the environment variable that has it.
 	SecretEnv string `mapstructure:"secret_env" not:"secret_file" only:"ids=hashed"`
-	Secret    Secret `mapstructure:"-" json:"-"`
+	Secret    Secret `mapstructure:"-" secret:"secret" json:"-"`
 }
 
 // Values of the key ids.

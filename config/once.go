@@ -20,11 +20,11 @@ import (
 type Once struct {
 	// By are the parts of a key: "idempotency-key", "body", or {header: name}. Calls with the
 	// same key are the same call. Default in create: idempotency-key.
-	By OnceParts `mapstructure:"by"`
+	By OnceParts `mapstructure:"by" change:"answers"`
 	// Scope are headers that tell callers apart. Equal keys of requests that differ in one are
 	// different keys. Of an order, a caller that differs in one is refused, and does not get the
 	// answer; default authorization and cookie. []: for all callers.
-	Scope    OnceParts `mapstructure:"scope"`
+	Scope    OnceParts `mapstructure:"scope" change:"answers,set"`
 	Required bool      `mapstructure:"required"` // a request without one of the parts is refused; default false: it has no key
 
 	// Fingerprint refuses a call that differs from that of the stored answer, in its method,
@@ -47,7 +47,7 @@ type Once struct {
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
 	// Default the rule's name. Only without By.
-	Name string `mapstructure:"name" form:"name"`
+	Name string `mapstructure:"name" form:"name" change:"answers"`
 	// Forget has a call that undoes a settlement delete the stored answers of its order: true
 	// for all names, or a list of names of rules with the same lock. Excludes all else.
 	Forget OnceNames `mapstructure:"forget"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func (r *keyReference) link(t reflect.Type) string {
 func (r *keyReference) page() string {
 	r.out.WriteString("# Reference of the configuration\n\n" +
 		"Every key of the file, made from the code. [Configuration](configuration.md) says why, when and how large. " +
-		"`ordergate schema` has the same for editors.\n")
+		"`ordergate schema` has the same for editors. A [reload](reload.md) applies a change of any key that says nothing of a restart.\n")
 	for _, t := range r.order {
 		if title := r.title(t); title == "" {
 			r.out.WriteString("\n## The file\n")
@@ -104,6 +105,9 @@ func (r *keyReference) page() string {
 		}
 		if paths := r.paths[t]; len(paths) > 1 {
 			fmt.Fprintf(&r.out, "\nAt `%s`.\n", strings.Join(paths, "`, `"))
+		}
+		if title := r.title(t); title != "" && !slices.ContainsFunc(r.paths[t], func(path string) bool { return !takesRestart(path) }) {
+			r.out.WriteString("\nAny change takes a restart.\n")
 		}
 		r.out.WriteString("\n| key | value | default | |\n|---|---|---|---|\n")
 		for _, k := range r.keysOf(t) {
@@ -114,11 +118,23 @@ func (r *keyReference) page() string {
 			if len(k.only) > 0 {
 				text += " For " + onlyText(k) + " only."
 			}
+			text += map[string]string{
+				changeRestart: " A change takes a restart.",
+				ChangeLock:    " A change takes a restart where requests would take another lock.",
+				ChangeAnswers: " A change takes a restart where calls would not find stored answers.",
+				changeForm:    " A change takes a restart where a filter or a lock would need other IDs.",
+			}[k.change]
 			cells := []string{"`" + k.key + "`", r.values(k), defaultText(k), strings.TrimSpace(text)}
 			fmt.Fprintf(&r.out, "| %s |\n", strings.ReplaceAll(strings.Join(cells, "\x00"), "|", `\|`))
 		}
 	}
 	return strings.ReplaceAll(r.out.String(), "\x00", " | ")
+}
+
+// takesRestart reports whether a change of a mapping takes a restart, by its path in the page.
+func takesRestart(path string) bool {
+	path, _, _ = strings.Cut(path, "[]")
+	return TakesRestart(path)
 }
 
 func onlyText(k declaration) string {

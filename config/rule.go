@@ -22,7 +22,7 @@ const (
 // Rule is what to do with the requests that match it.
 type Rule struct {
 	// Name is unlike that of other rules: [a-z0-9][a-z0-9_-]{0,62}.
-	Name string `mapstructure:"name" form:"name" need:"a name of its own, such as order-lookup"`
+	Name string `mapstructure:"name" form:"name" need:"a name of its own, such as order-lookup" change:"answers"`
 	// Match selects the requests.
 	Match Match `mapstructure:"match"`
 	// Backend is how the service reads a request; default that of the file.
@@ -42,7 +42,7 @@ type Rule struct {
 	// Parts are what the ID is unique within, such as a tenant, by name: at most 4, and at most 8
 	// with the entries of id. Each request must have all of them. They are those in the key of
 	// the rule's lock, and those of its filter.
-	Parts   map[string]ID `mapstructure:"parts"`
+	Parts   map[string]ID `mapstructure:"parts" change:"answers"`
 	names   []string      // see PartNames
 	Answer  *Answer       `mapstructure:"answer"`  // what the backend's answers mean; default that of the file
 	Invalid Reply         `mapstructure:"invalid"` // the answer to a malformed ID; default 400; with an empty body, the gate describes the fault
@@ -137,15 +137,15 @@ type ID struct {
 	MaxBody int `mapstructure:"max_body" default:"65536" min:"1" max:"1048576" only:"json form"`
 
 	// Format is what an ID looks like.
-	Format    string `mapstructure:"format" default:"digits" oneof:"digits uuid timestamped snowflake pattern"`
-	MinLength int    `mapstructure:"min_length"`                                                              // the shortest ID in bytes, not with uuid; default 1
-	MaxLength int    `mapstructure:"max_length"`                                                              // the longest ID in bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
-	Max       IDMax  `mapstructure:"max"`                                                                     // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
-	Pattern   string `mapstructure:"pattern" only:"format=pattern" need:"an RE2 expression for the whole ID"` // RE2, matched against the whole ID
+	Format    string `mapstructure:"format" default:"digits" oneof:"digits uuid timestamped snowflake pattern" change:"form"`
+	MinLength int    `mapstructure:"min_length" change:"form"`                                                              // the shortest ID in bytes, not with uuid; default 1
+	MaxLength int    `mapstructure:"max_length" change:"form"`                                                              // the longest ID in bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
+	Max       IDMax  `mapstructure:"max" change:"form"`                                                                     // the largest number, not with uuid and pattern; default int64, or none with a max_length over 19
+	Pattern   string `mapstructure:"pattern" only:"format=pattern" need:"an RE2 expression for the whole ID" change:"form"` // RE2, matched against the whole ID
 	// Case is that of letters in the canonical form, with formats uuid and pattern; fold is another
 	// name of lower. Default lower for uuid, as_is for pattern.
-	Case string `mapstructure:"case" oneof:"lower upper as_is" alias:"fold=lower"`
-	Time IDTime `mapstructure:"time" only:"format=timestamped,snowflake"` // where the creation time is
+	Case string `mapstructure:"case" oneof:"lower upper as_is" alias:"fold=lower" change:"form"`
+	Time IDTime `mapstructure:"time" only:"format=timestamped,snowflake" change:"form"` // where the creation time is
 }
 
 // FoldsCase reports whether IDs that differ in the case of letters are one.
@@ -182,7 +182,7 @@ type Create struct {
 	Once   *Once  `mapstructure:"once"`  // stored answers, by an Idempotency-Key unless it has by
 	// Lock is taken for the order that the request names, until its answer is learned: two
 	// creates of one ID do not run at once.
-	Lock        string `mapstructure:"lock"`
+	Lock        string `mapstructure:"lock" change:"lock"`
 	Busy        Reply  `mapstructure:"busy" only:"lock"`        // another create of the order runs; default 409, Retry-After 1s
 	Unavailable Reply  `mapstructure:"unavailable" only:"lock"` // Redis does not answer; default 503, Retry-After 1s
 }
@@ -200,7 +200,7 @@ type Learn struct {
 // Settle holds a lock around the call.
 type Settle struct {
 	// Lock is the name of a lock.
-	Lock        string      `mapstructure:"lock" need:"the name of a lock"`
+	Lock        string      `mapstructure:"lock" need:"the name of a lock" change:"lock"`
 	By          []Place     `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
 	Limit       *Limit      `mapstructure:"limit"`       // bounds the calls at once with the same second ID
 	Once        *Once       `mapstructure:"once"`        // the stored answer of the order
@@ -227,7 +227,7 @@ type Settle struct {
 // example.
 type Limit struct {
 	// Lock is of kind semaphore, and not the lock of the order.
-	Lock string `mapstructure:"lock" need:"the name of a lock of kind semaphore"`
+	Lock string `mapstructure:"lock" need:"the name of a lock of kind semaphore" change:"lock"`
 	// ID locates the second ID. Its name must not be one that a backend may confuse with the
 	// order's.
 	ID ID `mapstructure:"id"`

@@ -241,6 +241,8 @@ func TestReloadTakesRestart(t *testing.T) {
 		{"observe", b.text + "    mode: observe\n"},
 		{"enforce", b.text},
 		{"the backend", "backend: tomcat\n" + b.text},
+		{"the front controllers", "front_controllers: [/shop.php]\n" + b.text},
+		{"the metadata of decisions", "log: {metadata: false}\n" + b.text},
 		{"what answers mean", "answer: {failed: [{status: 302}]}\n" + b.text},
 		{"what they mean, changed", "answer: {failed: [{status: [302, 303]}]}\n" + b.text},
 		{"another lock, for other requests", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n") +

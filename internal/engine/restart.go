@@ -22,9 +22,7 @@ func TakesRestart(old, c *config.Config) []string {
 // calls may still run.
 func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {
 	for _, path := range changed {
-		switch section, _, _ := strings.Cut(path, "."); {
-		case slices.Contains([]string{"answer", "backend", "rules", "locks"}, section), path == "log.metadata":
-		default:
+		if config.TakesRestart(path) {
 			paths = append(paths, path)
 		}
 	}
@@ -68,18 +66,14 @@ func formsByRule(c *config.Config, filter string) map[string][]string {
 
 // identity is the part of a lock's configuration that two locks must share to exclude each other.
 type identity struct {
-	kind, format, key string
-	servers           string
-	parts             string // in the key, by the rule that settles with the lock
-	secret            config.Secret
+	lock  config.Lock
+	parts string // in the key, by the rule that settles with the lock
 }
 
 func identityOf(l config.Lock) identity {
-	i := identity{kind: l.Kind, format: l.Format, key: l.Key, secret: l.Secret}
-	if l.Quorum != nil {
-		i.servers = strings.Join(slices.Sorted(slices.Values(l.Quorum.Addresses)), " ")
-	}
-	return i
+	l = config.Identity(l, config.ChangeLock)
+	l.SecretFile, l.SecretEnv = "", "" // the secret counts, and not its place
+	return identity{lock: l}
 }
 
 // locksChanged returns the paths whose change would give a settlement another lock than a
@@ -89,11 +83,10 @@ func identityOf(l config.Lock) identity {
 func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) {
 	renewed := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
-		if before, ok := old.Locks[name]; ok && identityOf(before) != identityOf(c.Locks[name]) && settlesWith(old, name) && settlesWith(c, name) {
+		if before, ok := old.Locks[name]; ok && !reflect.DeepEqual(identityOf(before), identityOf(c.Locks[name])) && settlesWith(old, name) && settlesWith(c, name) {
 			renewed[name] = true
-			for _, path := range config.Changes(onlyLock(name, before), onlyLock(name, c.Locks[name])) {
-				switch _, key, _ := strings.Cut(strings.TrimPrefix(path, "locks."), "."); key {
-				case "kind", "format", "key", "quorum", "quorum.addresses", "secret_file", "secret_env":
+			for _, path := range config.ChangesIn("locks."+name, before, c.Locks[name]) {
+				if config.ChangeOf(path) == config.ChangeLock {
 					paths = append(paths, path)
 				}
 			}
@@ -108,7 +101,7 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 				}
 				was, is := &before[o], &now[r]
 				for n, place := range []string{"settle.lock", "settle.limit.lock"} {
-					if was.locks[n] != "" && is.locks[n] != "" && was.identities[n] != is.identities[n] && !(renewed[is.locks[n]] && was.locks[n] == is.locks[n]) {
+					if was.locks[n] != "" && is.locks[n] != "" && !reflect.DeepEqual(was.identities[n], is.identities[n]) && !(renewed[is.locks[n]] && was.locks[n] == is.locks[n]) {
 						paths = append(paths, "rules."+is.name+"."+place)
 					}
 				}
@@ -213,10 +206,6 @@ func foldsOf(ids ...config.ID) (text string) {
 		}
 	}
 	return text
-}
-
-func onlyLock(name string, l config.Lock) *config.Config {
-	return &config.Config{Locks: map[string]config.Lock{name: l}}
 }
 
 // locksOf returns the names of the locks that requests of a rule acquire: the lock of the order,

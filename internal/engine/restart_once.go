@@ -10,10 +10,10 @@ import (
 // is in its key in Redis. The rule's name belongs to it: a key has it, and an order's answer is
 // for the rule that it names.
 type storedIdentity struct {
-	order, orderAt string   // the name of the answers of orders, and the path of their once; "": none
-	by, scope      []string // the parts of a key, and those of its scope in any order; no by: the rule has no keys
-	parts          string   // of the rule's IDs, which are in a key, too
-	keyAt          string   // the path of their once
+	order, orderAt string      // the name of the answers of orders, and the path of their once; "": none
+	key            config.Once // with what is in a key; without By: the rule has no keys
+	parts          string      // of the rule's IDs, which are in a key, too
+	keyAt          string      // the path of their once
 }
 
 // storedIdentityOf returns that of a rule that enforces. A call that is observed gets no answer.
@@ -25,8 +25,7 @@ func storedIdentityOf(r *config.Rule) (s storedIdentity) {
 		s.order, s.orderAt = o.Name, at
 	}
 	if o, at := r.ByKey(); o != nil {
-		s.by, s.scope, s.keyAt = o.By, slices.Sorted(slices.Values(o.Scope)), at
-		s.parts = partsOf(r)
+		s.key, s.keyAt, s.parts = config.Identity(*o, config.ChangeAnswers), at, partsOf(r)
 	}
 	return s
 }
@@ -36,7 +35,7 @@ func storedIdentityOf(r *config.Rule) (s storedIdentity) {
 // whether the earlier rule still exists, beside this one.
 func storedChanged(was, is *lockingRule, both bool) (keys []string) {
 	a, b := &was.stored, &is.stored
-	orders, byKey := a.order != "" && b.order != "", len(a.by) > 0 && len(b.by) > 0
+	orders, byKey := a.order != "" && b.order != "", len(a.key.By) > 0 && len(b.key.By) > 0
 	renamed := was.name != is.name
 	switch {
 	case !orders && !byKey:
@@ -52,11 +51,8 @@ func storedChanged(was, is *lockingRule, both bool) (keys []string) {
 	if orders && a.order != b.order && !byRule {
 		keys = append(keys, b.orderAt+".name")
 	}
-	if byKey && !slices.Equal(a.by, b.by) {
-		keys = append(keys, b.keyAt+".by")
-	}
-	if byKey && !slices.Equal(a.scope, b.scope) {
-		keys = append(keys, b.keyAt+".scope")
+	if byKey {
+		keys = append(keys, config.ChangesIn(b.keyAt, a.key, b.key)...)
 	}
 	if byKey && a.parts != b.parts {
 		keys = append(keys, "parts")
