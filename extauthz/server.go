@@ -134,7 +134,7 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	req := c.request()
-	if replies.gate.LogsDecisions() {
+	if replies.gate.NeedsTraceParent() {
 		req.TraceParent = strings.Join(metadata.ValueFromIncomingContext(ctx, "traceparent"), "")
 	}
 	if c.mayForge() {

@@ -151,7 +151,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.handleResponseOnly(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
-	if a.gate.LogsDecisions() {
+	if a.gate.NeedsTraceParent() {
 		req.TraceParent = strings.Join(metadata.ValueFromIncomingContext(stream.Context(), "traceparent"), "")
 	}
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)

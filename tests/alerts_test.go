@@ -175,7 +175,7 @@ func TestAlertMetrics(t *testing.T) {
 // It returns the admin addresses, too.
 func exposedSeries(t *testing.T) (exposed []series, admins []string) {
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), withOnceAndConditions), logging(t.TempDir()+"/decisions.log", ""))})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: tracing, env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}, gate: both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), withOnceAndConditions), logging(t.TempDir()+"/decisions.log"))})
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")

@@ -132,7 +132,7 @@ func (s *stack) startModule(config string, change settings) {
 			envoy = change.envoy(envoy)
 		}
 		return envoy, err
-	}, change.envoyArgs...)
+	}, append(change.envoyArgs, change.env...)...)
 	if !change.unready {
 		must(s.t, s.gate.WaitReady(s.t.Context()))
 	}

@@ -82,7 +82,8 @@ func askPrometheus(t *testing.T, admins []string, queries []alertRule) {
 	must(t, err)
 	addr := port.Addr().String()
 	must(t, port.Close())
-	cmd := exec.Command(prometheusProgram(t, "prometheus"), "--config.file="+dir+"/prometheus.yaml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=error")
+	cmd := exec.Command(prometheusProgram(t, "prometheus"), "--config.file="+dir+"/prometheus.yaml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+addr, "--log.level=error",
+		"--enable-feature=exemplar-storage")
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must(t, err)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -92,20 +93,25 @@ func askPrometheus(t *testing.T, admins []string, queries []alertRule) {
 		_ = cmd.Wait()
 		_ = log.Close()
 	})
-	find := func(query string) (found []any) {
-		resp, err := client.Get("http://" + addr + "/api/v1/query?query=" + url.QueryEscape(query))
+	ask := func(api, query string, into any) {
+		resp, err := client.Get("http://" + addr + "/api/v1/" + api + "query=" + url.QueryEscape(query))
 		if err != nil {
-			return nil // it starts
+			return // it starts
 		}
 		defer resp.Body.Close()
 		var answer struct {
 			Error string
-			Data  struct{ Result []any }
+			Data  json.RawMessage
 		}
 		if err := json.NewDecoder(resp.Body).Decode(&answer); err == nil && resp.StatusCode != http.StatusServiceUnavailable && answer.Error != "" {
 			t.Errorf("%s: %s", query, answer.Error)
 		}
-		return answer.Data.Result
+		_ = json.Unmarshal(answer.Data, into) // without data, it is empty
+	}
+	find := func(query string) []any {
+		var found struct{ Result []any }
+		ask("query?", query, &found)
+		return found.Result
 	}
 	bedtest.Eventually(t, "Prometheus has scraped all of them, twice", func() bool {
 		return len(find(fmt.Sprintf("count(count_over_time(up[1m]) >= 3) == %d", len(admins)))) == 1
@@ -113,6 +119,15 @@ func askPrometheus(t *testing.T, admins []string, queries []alertRule) {
 	for _, q := range queries {
 		if len(find(strings.ReplaceAll(q.Expr, "$__rate_interval", "1m"))) == 0 {
 			t.Errorf("%s finds nothing in Prometheus: %s", q.Alert, q.Expr)
+		}
+	}
+	for _, histogram := range []string{"ordergate_decision_seconds", "ordergate_lock_wait_seconds"} {
+		var found []struct {
+			Exemplars []struct{ Labels map[string]string }
+		}
+		ask("query_exemplars?start=1&end=4e9&", histogram+"_bucket", &found)
+		if len(found) == 0 || len(found[0].Exemplars) == 0 || len(found[0].Exemplars[0].Labels["trace_id"]) != 32 {
+			t.Errorf("Prometheus has no trace of %s: %+v", histogram, found)
 		}
 	}
 }

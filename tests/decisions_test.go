@@ -22,9 +22,9 @@ import (
 )
 
 // logging has ordergate log its decisions to a file.
-func logging(path, more string) func(string) string {
+func logging(path string) func(string) string {
 	return func(yaml string) string {
-		return fmt.Sprintf("log: {decisions: {to: %q%s}}\n", path, more) + yaml
+		return fmt.Sprintf("log: {decisions: {to: %q}}\n", path) + yaml
 	}
 }
 
@@ -108,7 +108,7 @@ func TestDecisionLog(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	path := filepath.Join(t.TempDir(), "decisions.log")
-	gate := both(both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), shortLease), withOnceAndConditions), both(logging(path, ""), withPatient))
+	gate := both(both(both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "60s"), shortLease), withOnceAndConditions), both(logging(path), withPatient))
 	if *attachment != asModule {
 		gate = both(gate, edit(t, "\nlisten:\n", "\nlisten:\n  http: 127.0.0.1:0\n"))
 	}
@@ -194,7 +194,7 @@ func TestDecisionLog(t *testing.T) {
 	lines := decisionsIn(t, path)
 	if *attachment != asModule {
 		other := filepath.Join(t.TempDir(), "unlocked.log")
-		blind := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(byBody, logging(other, "")), envoy: edit(t, noOverride...)})
+		blind := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(byBody, logging(other)), envoy: edit(t, noOverride...)})
 		blind.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody).want(t, 503, "unlocked")
 		bedtest.Eventually(t, "it is logged", func() bool { return len(decisionsIn(t, other)) > 0 })
 		lines = append(lines, decisionsIn(t, other)...)

@@ -42,6 +42,7 @@ type settings struct {
 	printed   bool     // Envoy has what "ordergate envoy" prints for the file, in place of the example
 	envoyArgs []string // of the module only
 	flags     []string // "--name=value", of the sidecar only
+	env       []string // "KEY=value", of the process that ordergate runs in
 	unready   bool     // ordergate is not waited for until it is ready
 }
 
@@ -78,7 +79,7 @@ func (s *stack) start(change settings) {
 		must(s.t, err)
 		s.gate = gate
 	} else {
-		s.gate = s.Gate(s.Build("./cmd/sidecar", false), config, change.flags...)
+		s.gate = s.Gate(s.Build("./cmd/sidecar", false), config, append(change.flags, change.env...)...)
 	}
 
 	if change.printed {

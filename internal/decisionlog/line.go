@@ -122,13 +122,7 @@ func (l *Log) appendLine(b []byte, d *gate.LoggedDecision, now time.Time) []byte
 	if d.Reason != "" && d.Offset >= 0 {
 		number("offset", d.Offset)
 	}
-	switch {
-	case d.Order == "":
-	case l.opts.IDs == Plain:
-		text("order", d.Order)
-	case l.opts.IDs == Hashed:
-		text("order", l.secret.hash(d.Order))
-	}
+	text("order", l.Order(d.Order))
 	if d.Orders > 1 {
 		number("orders", d.Orders)
 	}
@@ -145,6 +139,18 @@ func (l *Log) appendLine(b []byte, d *gate.LoggedDecision, now time.Time) []byte
 		number("status", d.Status)
 	}
 	return append(b, "}\n"...)
+}
+
+// Order returns an order as the log has it; "": without a log, or if it has none.
+func (l *Log) Order(order string) string {
+	switch {
+	case l == nil || order == "":
+	case l.opts.IDs == Plain:
+		return order
+	case l.opts.IDs == Hashed:
+		return l.secret.hash(order)
+	}
+	return ""
 }
 
 // keyed is a hash with a key.

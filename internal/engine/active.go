@@ -90,6 +90,9 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 	if !c.Log.Metadata {
 		v.gate.Undescribed()
 	}
+	if m.tracer != nil {
+		v.gate.TraceTo(m.tracer)
+	}
 	if m.decisions != nil {
 		names := make([]string, len(c.Rules))
 		for i := range c.Rules {

@@ -29,6 +29,7 @@ import (
 	"github.com/ordergate/ordergate/internal/page"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/tracing"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -50,6 +51,7 @@ type Engine struct {
 	requirements  *requirements
 	refusals      gate.RecentRefusals
 	decisions     *decisionlog.Log // nil: there is none
+	tracer        *tracing.Tracer  // the same
 	bodiesMissing recentEvent      // Envoy sent no body
 	seal          *sharedSeal
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
@@ -112,6 +114,10 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.Close()
 		return nil, err
 	}
+	if err := m.openTraces(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
 	next, err := m.prepare(ctx, c)
 	if err != nil {
 		m.Close()
@@ -159,6 +165,18 @@ func (m *Engine) openDecisionLog() (err error) {
 		m.metrics.DroppedDecisions(k.String(), func() uint64 { return m.decisions.Dropped(k) })
 	}
 	return nil
+}
+
+// openTraces begins to send traces, if the environment asks for them.
+func (m *Engine) openTraces(ctx context.Context) (err error) {
+	if !tracing.Enabled() {
+		return nil
+	}
+	m.tracer, err = tracing.New(ctx, tracing.Options{Version: m.version, Instance: m.process, Order: m.decisions.Order, Logger: m.log})
+	if err == nil {
+		m.metrics.Traces(m.tracer.Dropped)
+	}
+	return err
 }
 
 // filterUnit is a filter with its loader, its measures and its verifier.
@@ -264,7 +282,9 @@ func (m *Engine) Close() {
 		if m.checker != nil {
 			m.checker.Close()
 		}
+		m.wg.Go(m.tracer.Close)
 		m.decisions.Close()
+		m.wg.Wait()
 		m.warnings.Close()
 		for _, unit := range m.filters {
 			unit.verify.close()

@@ -160,7 +160,7 @@ var errOnlyExplained = errors.New("nothing is done here, only explained")
 type StubRecorder struct{}
 
 // Decided implements gate.Recorder.
-func (StubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
+func (StubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration, string) {}
 
 // Refused implements gate.Recorder.
 func (StubRecorder) Refused(int, order.Reason) {}

@@ -51,6 +51,8 @@ type Call struct {
 	toldOutcome, toldOrder bool                   // see HasNews
 	origin                 origin                 // for the decision log
 	grantedAt              time.Time              // when the lease was granted
+	finishedAt             time.Time              // when the answer had ended, of a call that is traced
+	repeats                string                 // see Trace
 	status                 int                    // of the answer; 0: unknown
 	Decision               Decision
 	NeedsBody              bool // call WithBody
@@ -188,7 +190,7 @@ func (c *Call) visibleLease() Lease {
 func (c *Call) denied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
 		c.Decision.Waited = c.gate.now().Sub(c.start)
-		c.log(&c.Decision)
+		c.report(&c.Decision, SpanSettle)
 		return Step{} // the client has left, whichever event arrives first
 	}
 	verdict, step := c.refusal(err)
@@ -236,9 +238,9 @@ func (c *Call) decide(v Verdict) {
 	if c.NeedsLock && v != VerdictLost {
 		d.Waited = took
 	}
-	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took)
+	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took, c.gate.exemplar(&c.origin))
 	if c.lease == nil { // otherwise at the end of the call
-		c.log(d)
+		c.report(d, c.bracketSpan())
 	}
 }
 
@@ -308,6 +310,9 @@ func (c *Call) Finished() Step {
 		c.grpcEnded = true
 		return Step{}
 	}
+	if c.gate.tracer != nil {
+		c.finishedAt = c.gate.now()
+	}
 	c.bracketEvent(finished, OutcomeUnknown)
 	return c.finishOnce()
 }
@@ -322,8 +327,10 @@ func (c *Call) LeaseLost() Step {
 		return Step{}
 	}
 	c.unknownReason = "the call was ended because its lease ended first"
+	start := c.start
 	c.start = c.gate.now() // the call ran until now, and nothing waited for this
 	c.decide(VerdictLost)
+	c.start = start
 	return Step{Refuse: true}
 }
 
@@ -360,14 +367,15 @@ func (c *Call) bracketEvent(e event, o Outcome) effect {
 func (c *Call) releaseOrHold(e effect) {
 	switch e {
 	case release:
-		c.lease.Release(func(error) {})
+		c.release(func(error) {})
+		c.log(&c.Decision)
 	case hold:
 		c.lease.Hold(c.holdReason())
+		c.report(&c.Decision, SpanSettle)
 	default:
 		return
 	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
-	c.log(&c.Decision)
 }
 
 // answerCutOff is why a lock is held although the backend's answer had begun.

@@ -207,7 +207,10 @@ var (
 // learn is learnText, and logs it.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	defer c.logCreate()
-	return c.learnText(ctx, text, err)
+	start := c.gate.now()
+	err = c.learnText(ctx, text, err)
+	c.traceLearned(start, err)
+	return err
 }
 
 // learnText makes the new order known. If its ID cannot be read, or if there may be more

@@ -42,16 +42,23 @@ func (d *LoggedDecision) Acted() bool {
 // LogDecisionsTo has decisions logged, before the gate is used.
 func (g *Gate) LogDecisionsTo(l DecisionLog) { g.decisions = l }
 
-// LogsDecisions reports whether decisions are logged: then the adapter sets the TraceParent of requests.
-func (g *Gate) LogsDecisions() bool { return g.decisions != nil }
+// NeedsTraceParent reports whether decisions are logged or traced: then the adapter sets the TraceParent of
+// requests.
+func (g *Gate) NeedsTraceParent() bool { return g.decisions != nil || g.tracer != nil }
 
 // wants reports whether a decision is to be logged. Without a log it costs nothing.
 func (g *Gate) wants(d *Decision) bool {
 	return g.decisions != nil && g.decisions.Wants(d.Rule, d.Action, d.Verdict)
 }
 
-// origin names a request to those who search logs.
-type origin struct{ request, trace string }
+// origin names a request to those who search logs and traces.
+type origin struct {
+	request, parent string // x-request-id, and traceparent
+	logged          bool   // the log wants the decision on a request that no call follows
+}
+
+// trace returns the trace ID, "" if there is none.
+func (o *origin) trace() string { return traceIn(o.parent) }
 
 // headerTraceParent is the header of W3C's Trace Context.
 const headerTraceParent = "traceparent"
@@ -73,7 +80,7 @@ func originOf(req *order.Request) origin {
 	if times != 1 || req.TraceParent != "" {
 		parent = req.TraceParent
 	}
-	return origin{requestID(req.Header), traceIn(parent)}
+	return origin{request: requestID(req.Header), parent: parent}
 }
 
 // traceIn returns the trace ID in a traceparent, "" if there is none.
@@ -89,19 +96,45 @@ func traceIn(parent string) string {
 	return id
 }
 
-func (o origin) clone() origin { return origin{strings.Clone(o.request), strings.Clone(o.trace)} }
-
-// logDecision logs a decision on a request that no call follows.
-func (g *Gate) logDecision(d *Decision, from origin) {
-	l := g.logged(d, from)
-	l.Order = plain(d.ID)
-	g.decisions.Write(&l)
+func (o origin) clone() origin {
+	return origin{strings.Clone(o.request), strings.Clone(o.parent), o.logged}
 }
 
-func (g *Gate) logged(d *Decision, from origin) LoggedDecision {
+// originFor returns the origin of a request on which a decision is made, if it is logged or traced.
+func (g *Gate) originFor(d *Decision, req *order.Request) (from origin) {
+	logged := g.wants(d)
+	if logged || g.tracer != nil {
+		from = originOf(req)
+	}
+	from.logged = logged
+	return from
+}
+
+// decided counts, logs and traces a decision on a request that no call follows.
+func (g *Gate) decided(d *Decision, from origin, start, end time.Time) {
+	g.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, end.Sub(start), g.exemplar(&from))
+	g.report(d, from, start, end)
+}
+
+// report logs and traces a decision on a request that no call follows.
+func (g *Gate) report(d *Decision, from origin, start, end time.Time) {
+	if !from.logged && g.tracer == nil {
+		return
+	}
+	l := g.logged(d, &from)
+	l.Order = plain(d.ID)
+	if from.logged {
+		g.decisions.Write(&l)
+	}
+	if g.tracer != nil {
+		g.tracer.Trace(&Trace{LoggedDecision: l, TraceParent: from.parent, Failed: d.Verdict.fails(), Span: Span{SpanCheck, start, end}})
+	}
+}
+
+func (g *Gate) logged(d *Decision, from *origin) LoggedDecision {
 	return LoggedDecision{
 		Rule: g.policies[d.Rule].Rule.Name, Action: d.Action, Verdict: d.Verdict, Observed: d.Observed, Reason: d.reasonName(), Offset: d.Offset,
-		Request: plain(from.request), Trace: from.trace, Waited: d.Waited, Status: g.statusOf(d),
+		Request: plain(from.request), Trace: from.trace(), Waited: d.Waited, Status: g.statusOf(d),
 	}
 }
 
@@ -126,18 +159,38 @@ const (
 
 // LogUnruled logs that an adapter refuses a request by itself, before any rule decides.
 func (g *Gate) LogUnruled(v Verdict, reason string, status int, req *order.Request) {
-	if d := (Decision{Rule: -1, Verdict: v}); g.wants(&d) {
-		from := originOf(req)
-		g.decisions.Write(&LoggedDecision{Verdict: v, Reason: reason, Offset: -1, Status: status, Request: plain(from.request), Trace: from.trace})
+	d := Decision{Rule: -1, Verdict: v}
+	from := g.originFor(&d, req)
+	if !from.logged && g.tracer == nil {
+		return
+	}
+	l := LoggedDecision{Verdict: v, Reason: reason, Offset: -1, Status: status, Request: plain(from.request), Trace: from.trace()}
+	if from.logged {
+		g.decisions.Write(&l)
+	}
+	if now := g.now(); g.tracer != nil {
+		g.tracer.Trace(&Trace{LoggedDecision: l, TraceParent: from.parent, Failed: v.fails(), Span: Span{SpanCheck, now, now}})
 	}
 }
 
 // log logs the call's decision, or that of its end.
 func (c *Call) log(d *Decision) {
-	if !c.gate.wants(d) {
-		return
+	if c.gate.wants(d) {
+		l := c.logged(d)
+		c.gate.decisions.Write(&l)
 	}
-	l := c.gate.logged(d, c.origin)
+}
+
+// report is log, and traces the call until now.
+func (c *Call) report(d *Decision, span string) {
+	c.log(d)
+	if c.gate.tracer != nil {
+		c.gate.tracer.Trace(c.trace(d, span))
+	}
+}
+
+func (c *Call) logged(d *Decision) LoggedDecision {
+	l := c.gate.logged(d, &c.origin)
 	ids := c.lockRequest.IDs
 	switch id := c.learnedID.Load(); {
 	case id != nil:
@@ -167,5 +220,5 @@ func (c *Call) log(d *Decision) {
 	case c.policy.Create != nil && !c.mayCreate && !d.Refused:
 		l.Outcome = c.answer.Outcome().String()
 	}
-	c.gate.decisions.Write(&l)
+	return l
 }

@@ -203,8 +203,9 @@ type Reply struct {
 // for concurrent use.
 type Recorder interface {
 	// Decided reports a verdict on a request of the rule with this index, and
-	// how long it took, waits included. Observed: the gate does not enforce it.
-	Decided(rule int, action Action, verdict Verdict, observed bool, took time.Duration)
+	// how long it took, waits included. Observed: the gate does not enforce it. Trace is the ID of
+	// a trace that shows it, valid during the call; "": there is none.
+	Decided(rule int, action Action, verdict Verdict, observed bool, took time.Duration, trace string)
 	// Refused reports why a request of the rule is invalid or ambiguous. In observe mode it
 	// reports why the request would be refused.
 	Refused(rule int, why order.Reason)
@@ -228,6 +229,7 @@ type Gate struct {
 	passed      atomic.Bool     // a request has passed ext_authz
 	refusals    *RecentRefusals // nil: none are kept
 	decisions   DecisionLog     // nil: there is none
+	tracer      Tracer          // nil: there is none
 	describes   bool            // decisions, to Envoy
 
 	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests

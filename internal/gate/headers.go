@@ -129,8 +129,7 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 	if !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
 		g.refuse(&g.policies[d.Rule], order.HeadersTooLarge, d)
 		d.GRPC = IsGRPC(req)
-		if g.wants(d) {
-			g.logDecision(d, originOf(req))
-		}
+		now := g.now()
+		g.report(d, g.originFor(d, req), now, now)
 	}
 }

@@ -125,6 +125,7 @@ type answerRecord struct {
 	Status  int         `json:"status,omitempty"`
 	Head    bool        `json:"head,omitempty"` // it answers HEAD, and has no body
 	Headers [][2]string `json:"headers,omitempty"`
+	Trace   string      `json:"trace,omitempty"` // traceparent of the request, if the trace is sampled
 	// Vary has hashes of the request's headers by which the answer varies.
 	Vary map[string]string `json:"vary,omitempty"`
 }

@@ -21,6 +21,9 @@ func (c *Call) Acquire(ctx context.Context, then func(Grant)) {
 	if c.marks() { // it goes on even so
 		ctx, cancel = context.WithTimeout(ctx, markTimeout)
 	}
+	if c.gate.tracer != nil {
+		ctx = c.gate.tracer.Context(ctx, c.origin.parent)
+	}
 	c.acquireLocks(ctx, func(g Grant) {
 		defer cancel()
 		if g.Lease != nil && c.hasOrder() {
@@ -212,6 +215,7 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 		return VerdictDuplicate, nil, nil
 	}
 	c.gate.record.Once(c.Decision.Rule, OnceReplayed)
+	c.repeats = r.Trace
 	return VerdictReplayed, r.answer(body, c.gate.now()), nil
 }
 
@@ -293,6 +297,9 @@ func (c *Call) finishOnce() Step {
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
 			r := o.brief(c.policy.Rule.Name, c.gate.now())
+			if c.gate.exemplar(&c.origin) != "" {
+				r.Trace = c.origin.parent
+			}
 			if once.Key != nil {
 				r.Fences = c.numbers
 			}
@@ -329,7 +336,7 @@ func (c *Call) Store(then func(error)) {
 			lease.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
 		}
 	}
-	c.lease.Release(func(err error) {
+	c.release(func(err error) {
 		c.afterStore(err)
 		then(err)
 	})

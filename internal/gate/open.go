@@ -38,7 +38,7 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 	c.Decision.Observed = c.policy.Observe
 	c.Decision.GRPC = IsGRPC(req)
 	c.Decision.Action = c.policy.bracketAction()
-	if g.decisions != nil {
+	if g.NeedsTraceParent() {
 		c.origin = originOf(req).clone()
 	}
 	if looksUp := c.policy.Lookup != nil || c.policy.dedup() != nil; looksUp && !judged && m.Result == order.Named &&

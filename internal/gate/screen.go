@@ -98,10 +98,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 		p.setPresence(d, a, p.Lookup.watchedID(m, req.Method) != "")
 	}
 	d.GRPC = d.Refused && IsGRPC(req)
-	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
-	if g.wants(d) {
-		g.logDecision(d, originOf(req))
-	}
+	g.decided(d, g.originFor(d, req), start, g.now())
 }
 
 // pend leaves a judgement to what takes time.
@@ -116,7 +113,7 @@ func (r *TryResult) pend(p *Policy, req *order.Request, start time.Time) {
 	}
 	r.Decision.ID = m.ID
 	r.Pending = &PendingLookup{gate: r.gate, policy: p, decision: r.Decision, ids: ids, watched: watched, start: start}
-	if r.gate.decisions != nil {
+	if r.gate.NeedsTraceParent() {
 		r.Pending.origin = originOf(req).clone()
 	}
 }
@@ -130,11 +127,9 @@ func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 		a.policy.setVerdict(&a.decision, a.policy.Create.Dedup.Decide(ctx, a.ids[0]))
 	}
 	d := &a.decision
-	d.Waited = a.gate.now().Sub(a.start)
-	a.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
-	if a.gate.wants(d) {
-		a.gate.logDecision(d, a.origin)
-	}
+	end := a.gate.now()
+	d.Waited, a.origin.logged = end.Sub(a.start), a.gate.wants(d)
+	a.gate.decided(d, a.origin, a.start, end)
 	return *d
 }
 
@@ -215,8 +210,8 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 		return false
 	}
 	d.Waited = c.gate.now().Sub(c.start)
-	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited)
-	c.log(&d)
+	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited, c.gate.exemplar(&c.origin))
+	c.report(&d, SpanCheck)
 	if c.screened = d; d.Refused {
 		c.Decision = d
 	}

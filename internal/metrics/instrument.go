@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -54,10 +57,24 @@ type Lock struct {
 	lost       prometheus.Counter
 }
 
-// Acquired counts an attempt to acquire a lock, with its result and the time that it took.
-func (l *Lock) Acquired(result string, waited time.Duration) {
+// Acquired counts an attempt to acquire a lock, with its result and the time that it took. The context may
+// have a span.
+func (l *Lock) Acquired(ctx context.Context, result string, waited time.Duration) {
 	l.acquired.WithLabelValues(result).Inc()
-	l.wait.Observe(waited.Seconds())
+	traceID := ""
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+		traceID = span.TraceID().String()
+	}
+	observe(l.wait, waited, traceID)
+}
+
+// observe observes a time, with a trace as an exemplar if there is one.
+func observe(o prometheus.Observer, took time.Duration, traceID string) {
+	if traceID == "" {
+		o.Observe(took.Seconds())
+		return
+	}
+	o.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": strings.Clone(traceID)})
 }
 
 // Released records how long a lock was held.

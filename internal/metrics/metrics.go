@@ -18,9 +18,10 @@ import (
 
 // Metrics counts decisions, locks and filters. It is safe for concurrent use.
 type Metrics struct {
-	registry *prometheus.Registry
-	reloads  reloads
-	dedup    dedup
+	registry  *prometheus.Registry
+	exemplars bool // there are some
+	reloads   reloads
+	dedup     dedup
 
 	decisions  *prometheus.CounterVec
 	seconds    *prometheus.HistogramVec
@@ -40,9 +41,9 @@ type Metrics struct {
 	lockForced  *prometheus.CounterVec
 }
 
-// Handler serves the metrics.
+// Handler serves the metrics. Only OpenMetrics has exemplars.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: m.exemplars})
 }
 
 // Buckets, in seconds. A decision takes microseconds from memory and
@@ -133,6 +134,12 @@ func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration,
 func (m *Metrics) DroppedDecisions(kind string, dropped func() uint64) {
 	m.counter("ordergate_decision_log_dropped_total", "Lines that the decision log has dropped: its file, or its reader, was too slow or failed.",
 		prometheus.Labels{"kind": kind}, dropped)
+}
+
+// Traces registers the counter of spans that were dropped, and has histograms show traces as exemplars.
+func (m *Metrics) Traces(dropped func() uint64) {
+	m.exemplars = true
+	m.counter("ordergate_spans_dropped_total", "Spans that were dropped: the collector was too slow, or did not take them.", nil, dropped)
 }
 
 // Forced counts a lock that an operator released by force.

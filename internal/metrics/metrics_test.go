@@ -22,8 +22,8 @@ func get(t *testing.T, h http.Handler, path string) string {
 func TestMetrics(t *testing.T) {
 	m := New("v1", time.Unix(1_700_000_000, 5e8))
 	r := m.Recorder([]Rule{{Name: "lookup"}, {Name: "settle", Lock: "l", ObservedLock: "l:observe"}})
-	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond)
-	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, true, time.Millisecond)
+	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond, "")
+	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, true, time.Millisecond, "")
 	r.Refused(0, order.PathNear)
 	r.Closed(1, gate.OutcomeUnknown, false)
 	r.Closed(1, gate.OutcomeKnown, true)
@@ -34,9 +34,9 @@ func TestMetrics(t *testing.T) {
 	r.Learned(0, errors.Join(gate.ErrAbandoned, errors.New("no ID")))
 	// Another gate, in which the rule has another place and the other is gone.
 	again := m.Recorder([]Rule{{Name: "new"}, {Name: "lookup"}})
-	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond)
+	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond, "")
 	l := m.Lock("l")
-	l.Acquired("granted", time.Second)
+	l.Acquired(t.Context(), "granted", time.Second)
 	l.Released(time.Second)
 	l.Lost()
 	m.LockGauges("l", func() int { return 3 }, func() int { return 4 })

@@ -102,10 +102,10 @@ func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
 }
 
 // Decided implements gate.Recorder.
-func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration) {
+func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration, trace string) {
 	r := &m.rules[rule]
 	r.decisions[modeOf(observed)][a][v].Inc()
-	r.seconds.Observe(took.Seconds())
+	observe(r.seconds, took, trace)
 }
 
 // Refused implements gate.Recorder.

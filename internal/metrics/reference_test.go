@@ -40,7 +40,7 @@ var groups = []struct {
 	{"Answers that are given again", []string{"once"}},
 	{"Filters", []string{"filter", "verify", "source"}},
 	{"The change log", []string{"filter_log", "filter_doubts"}},
-	{"The process", []string{"build", "config", "decision_log", "doctor"}},
+	{"The process", []string{"build", "config", "decision_log", "doctor", "spans"}},
 }
 
 // groupOf returns the index of a metric's group, -1 if there is none.
@@ -61,7 +61,7 @@ func all(t *testing.T) (list []described) {
 	t.Helper()
 	m := New("v", time.Unix(1, 0))
 	r := m.Recorder([]Rule{{Name: "rule", Lock: "lock"}})
-	r.Decided(0, gate.ActionSettle, gate.VerdictAcquired, false, time.Millisecond)
+	r.Decided(0, gate.ActionSettle, gate.VerdictAcquired, false, time.Millisecond, "")
 	r.Refused(0, 1)
 	r.Learned(0, nil)
 	r.Once(0, 0)
@@ -74,6 +74,7 @@ func all(t *testing.T) (list []described) {
 	m.InFlightGauges(func() (int, int, int) { return 0, 0, 0 })
 	m.SourceGauges("filter", "source", func() (time.Duration, bool) { return 0, true })
 	m.DroppedDecisions("acted", func() uint64 { return 0 })
+	m.Traces(func() uint64 { return 0 })
 	number := func() uint64 { return 0 }
 	share := func() float64 { return 0 }
 	m.FilterGauges("filter", Filter{

@@ -30,6 +30,7 @@ const (
 	FilterLeaks        Section = "alerts.md#ordergatefilterleaks"
 	ConfigRefused      Section = "alerts.md#ordergateconfigrefused"
 	DecisionsNotLogged Section = "alerts.md#ordergatedecisionsnotlogged"
+	SpansDropped       Section = "alerts.md#ordergatespansdropped"
 )
 
 // Sections of what has no alert.

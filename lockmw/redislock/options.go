@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,7 +79,8 @@ type Wait struct {
 // Observer receives what happens to locks. Its methods are called from many
 // goroutines and must not block.
 type Observer interface {
-	Acquired(result Result, waited time.Duration)
+	// Acquired has the context of the Acquire.
+	Acquired(ctx context.Context, result Result, waited time.Duration)
 	Released(held time.Duration) // released or left to its hold time
 	Lost()
 }
@@ -160,6 +162,6 @@ func (o *Options) validate() error {
 
 type noObserver struct{}
 
-func (noObserver) Acquired(Result, time.Duration) {}
-func (noObserver) Released(time.Duration)         {}
-func (noObserver) Lost()                          {}
+func (noObserver) Acquired(context.Context, Result, time.Duration) {}
+func (noObserver) Released(time.Duration)                          {}
+func (noObserver) Lost()                                           {}

@@ -255,7 +255,7 @@ func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, th
 	}
 	start := time.Now()
 	done := func(lease *Lease, err error) {
-		l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
+		l.opts.Observer.Acquired(ctx, resultOf(ctx, err), time.Since(start))
 		switch {
 		case err == nil:
 		case len(keys) == 1:

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // moduleFile is how Envoy finds the module called "ordergate".
@@ -50,8 +51,9 @@ func (b *Bed) ModuleAsShipped(config, backend string) (string, error) {
 // EnvoyWithModule starts an Envoy with a library made by [Bed.Module]. The function gets
 // the path of a file with ordergate's configuration, and returns Envoy's, as
 // [Bed.ModuleExample] does. The gate is the same process as Envoy; it is not waited for
-// until it is ready.
-func (b *Bed) EnvoyWithModule(ctx context.Context, library, gate string, envoy func(config string) (string, error), args ...string) (*Envoy, *Gate, error) {
+// until it is ready. Of the extras, variables "KEY=value" are added to the environment, and the rest to
+// the command line.
+func (b *Bed) EnvoyWithModule(ctx context.Context, library, gate string, envoy func(config string) (string, error), extras ...string) (*Envoy, *Gate, error) {
 	file, err := b.tempFile("ordergate-*.yaml", gate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting envoy with the module: %w", err)
@@ -60,7 +62,15 @@ func (b *Bed) EnvoyWithModule(ctx context.Context, library, gate string, envoy f
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := b.envoy(ctx, config, []string{"ENVOY_DYNAMIC_MODULES_SEARCH_PATH=" + filepath.Dir(library)}, args)
+	env, args := []string{"ENVOY_DYNAMIC_MODULES_SEARCH_PATH=" + filepath.Dir(library)}, []string(nil)
+	for _, extra := range extras {
+		if strings.Contains(extra, "=") && !strings.HasPrefix(extra, "-") {
+			env = append(env, extra)
+		} else {
+			args = append(args, extra)
+		}
+	}
+	e, err := b.envoy(ctx, config, env, args)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -70,7 +70,10 @@ func serveCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the sidecar until SIGTERM or SIGINT; SIGHUP reloads the file",
-		Args:  noArguments,
+		Long: "Run the sidecar until SIGTERM or SIGINT; SIGHUP reloads the file.\n" +
+			"With OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER set, it sends traces, as\n" +
+			"the variables of OpenTelemetry say.",
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Notify comes first. Without it, SIGHUP ends the process.
 			reload := make(chan os.Signal, 1)

@@ -12,7 +12,7 @@ import (
 type Silent struct{}
 
 // Decided implements gate.Recorder.
-func (Silent) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
+func (Silent) Decided(int, gate.Action, gate.Verdict, bool, time.Duration, string) {}
 
 // Refused implements gate.Recorder.
 func (Silent) Refused(int, order.Reason) {}
@@ -36,7 +36,7 @@ type Recorder struct {
 }
 
 // Decided implements gate.Recorder.
-func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration) {
+func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration, _ string) {
 	r.Add(strconv.Itoa(rule), " ", a.String(), " ", v.String())
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,136 @@
+package gate
+
+import (
+	"context"
+	"time"
+)
+
+// Tracer takes what the gate does as spans, when it has ended. Its methods must be quick, must not
+// block, and are safe for concurrent use.
+type Tracer interface {
+	// Context returns ctx with the span of a traceparent, for the metrics of locks.
+	Context(ctx context.Context, traceParent string) context.Context
+	// Trace takes a span, whose texts are valid during the call.
+	Trace(*Trace)
+}
+
+// Trace is a span of the gate with its parts.
+type Trace struct {
+	LoggedDecision
+	TraceParent string // of the request; "": it has none
+	Repeats     string // that of the call whose answer was given again; "": none, or unknown
+	Failed      bool   // the call or ordergate is in trouble
+	Span
+	Parts []Span
+}
+
+// Span is a named time.
+type Span struct {
+	Name       string
+	Start, End time.Time
+}
+
+// The names of spans.
+const (
+	SpanCheck  = "ordergate.check"  // a decision before the request goes on
+	SpanSettle = "ordergate.settle" // a call with a lock
+	SpanLearn  = "ordergate.learn"  // a new order is made known
+
+	// Parts of SpanSettle.
+	SpanWait      = "wait for lock"
+	SpanForwarded = "forwarded"
+	SpanRelease   = "release"
+)
+
+// TraceTo has the gate traced, before it is used.
+func (g *Gate) TraceTo(t Tracer) { g.tracer = t }
+
+// exemplar returns the ID of a sampled trace, for a metric; "": there is none.
+func (g *Gate) exemplar(from *origin) string {
+	const flags = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0")
+	if g.tracer == nil {
+		return ""
+	}
+	id := from.trace()
+	if id == "" || !isOdd(from.parent[flags]) {
+		return ""
+	}
+	return id
+}
+
+// isOdd reports whether a hexadecimal digit has its lowest bit: in a traceparent it means sampled.
+func isOdd(digit byte) bool {
+	if digit >= 'a' {
+		digit++ // 'a' is odd
+	}
+	return digit&1 == 1
+}
+
+// fails reports whether a verdict shows trouble, with the locks or with the call.
+func (v Verdict) fails() bool { return v.IsTrouble() || v == VerdictLost || v == VerdictUnlocked }
+
+// trace returns the span of the call until now, for a gate with a tracer.
+func (c *Call) trace(d *Decision, name string) *Trace {
+	now := c.gate.now()
+	t := &Trace{
+		LoggedDecision: c.logged(d), TraceParent: c.origin.parent, Repeats: c.repeats, Failed: d.Verdict.fails(),
+		Span: Span{name, c.start, now},
+	}
+	if name != SpanSettle || !c.NeedsLock {
+		return t
+	}
+	granted := c.grantedAt
+	if granted.IsZero() {
+		granted = now
+	}
+	t.Parts = append(make([]Span, 0, 3), Span{SpanWait, c.start, granted})
+	if c.lease != nil && c.forwarded {
+		end := c.finishedAt
+		if end.IsZero() {
+			end = now
+		}
+		t.Parts = append(t.Parts, Span{SpanForwarded, granted, end})
+	}
+	return t
+}
+
+// bracketSpan is the name of the call's span.
+func (c *Call) bracketSpan() string {
+	if c.policy.HasLock() {
+		return SpanSettle
+	}
+	return SpanCheck
+}
+
+// release releases the call's locks, and ends its span when Redis has replied.
+func (c *Call) release(then func(error)) {
+	if c.gate.tracer == nil {
+		c.lease.Release(then)
+		return
+	}
+	t := c.trace(&c.Decision, SpanSettle)
+	g, start := c.gate, t.End
+	c.lease.Release(func(err error) {
+		t.End = g.now()
+		t.Failed = t.Failed || err != nil
+		t.Parts = append(t.Parts, Span{SpanRelease, start, t.End})
+		g.tracer.Trace(t)
+		then(err)
+	})
+}
+
+// traceLearned traces that a new order was made known. A locked call may end meanwhile: it reads nothing
+// that its events change.
+func (c *Call) traceLearned(start time.Time, err error) {
+	if c.gate.tracer == nil {
+		return
+	}
+	t := &Trace{
+		LoggedDecision: LoggedDecision{Rule: c.Rule(), Action: ActionCreate, Observed: c.Observed(), Offset: -1, Request: plain(c.origin.request)},
+		TraceParent:    c.origin.parent, Failed: err != nil, Span: Span{SpanLearn, start, c.gate.now()},
+	}
+	if id := c.learnedID.Load(); id != nil {
+		t.Order = plain(*id)
+	}
+	c.gate.tracer.Trace(t)
+}
