@@ -2,6 +2,7 @@ package redisbatch
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -175,5 +176,11 @@ func (c *ScriptCall) refused() bool {
 	if c.list {
 		return len(c.numbers()) == 0
 	}
-	return c.number() <= 0
+	return c.number() <= 0 && !c.isText()
+}
+
+// isText reports whether the script answered a text.
+func (c *ScriptCall) isText() bool {
+	_, is := errors.AsType[TextAnswer](c.err)
+	return is
 }

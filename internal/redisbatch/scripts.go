@@ -226,7 +226,7 @@ func (b *ScriptBatcher) sendOnce(ctx context.Context, node *redis.Client, calls 
 	for _, c := range calls {
 		c.err = c.answerError()
 		switch {
-		case c.err != nil || !confirm || !c.Confirm:
+		case c.err != nil && !c.isText() || !confirm || !c.Confirm:
 		case c.refused(): // it wrote nothing that a replica could lose
 		case acks.Err() != nil:
 			c.err = acks.Err()

@@ -25,13 +25,12 @@ type acquisition struct {
 	end    time.Time // of the wait
 	then   func(*Lease, error)
 
-	keys   []string   // all
 	groups [][]string // what is left to take
 	taken  []*Lease
 }
 
 func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption, end time.Time, then func(*Lease, error)) {
-	a := &acquisition{locker: l, ctx: ctx, owner: l.newOwner(), opts: o, end: end, then: then, keys: keys}
+	a := &acquisition{locker: l, ctx: ctx, owner: l.newOwner(), opts: o, end: end, then: then}
 	taken, rest, err := l.reenterEach(ctx, keys, o)
 	a.taken = taken
 	if err != nil {
@@ -89,12 +88,15 @@ func (a *acquisition) next() {
 	a.then(lease, nil)
 }
 
-// fail gives back what was taken.
+// fail gives back what was taken. A lock that was taken has no stored answer.
 func (a *acquisition) fail(err error) {
+	if len(a.taken) > 0 && isGiven(err) {
+		err = &StoredAnswer{Withheld: true}
+	}
 	for _, lease := range a.taken {
 		a.locker.releaseAsync(a.ctx, lease)
 	}
-	a.then(nil, a.locker.ofAll(a.ctx, a.keys, a.opts.stored, err))
+	a.then(nil, err)
 }
 
 // groups splits sorted keys into those that one script can take.

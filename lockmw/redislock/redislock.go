@@ -254,6 +254,7 @@ func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, th
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	}
 	start := time.Now()
+	end := o.end(l.opts.Wait, start)
 	done := func(lease *Lease, err error) {
 		l.opts.Observer.Acquired(ctx, resultOf(ctx, err), time.Since(start))
 		switch {
@@ -265,13 +266,21 @@ func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, th
 		}
 		then(lease, err)
 	}
-	switch end := o.end(l.opts.Wait, start); len(keys) {
+	found := func(lease *Lease, err error) {
+		if l.readsAgain(keys, err) {
+			r := &reading{locker: l, ctx: ctx, keys: keys, opts: o, end: end, then: done}
+			r.read()
+			return
+		}
+		done(lease, err)
+	}
+	switch len(keys) {
 	case 0:
 		then(nil, errors.New("acquiring locks: no keys"))
 	case 1:
-		l.acquireOne(ctx, keys[0], o, end, done)
+		l.acquireOne(ctx, keys[0], o, end, found)
 	default:
-		l.acquireAll(ctx, keys, o, end, done)
+		l.acquireAll(ctx, keys, o, end, found)
 	}
 }
 

@@ -265,7 +265,14 @@ func TestReplicaAway(t *testing.T) {
 		m.probe.settle(t, l, "k")
 		outer := acquire(t, m.locker(t, Options{Wait: never}), "{k}3")
 
+		storePaid(t, l, "{k}4")
+		storePaid(t, l, "{k}5")
 		m.pause(t)
+		for _, several := range [][]string{{"{k}4"}, {"{k}4", "{k}5"}} {
+			if _, err := l.AcquireAll(t.Context(), several, Stored("pay")); !errors.Is(err, redisbatch.ErrNotReplicated) {
+				t.Errorf("the stored answer of %q: %v, want %v", several, err, redisbatch.ErrNotReplicated)
+			}
+		}
 		inTime("a hand-over", func() error {
 			if err := held.Release(t.Context()); err != nil {
 				t.Errorf("the release is done in any case: %v", err)

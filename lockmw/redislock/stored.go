@@ -35,6 +35,7 @@ func (a *StoredAnswer) Error() string { return "the answer of an earlier call is
 var (
 	forgetScript = redis.NewScript(compose([]string{"common"}, "forget_alone").Text)
 	undoScript   = compose([]string{"common"}, "undo_alone")
+	foundScript  = compose([]string{"common"}, "found")
 )
 
 // errNoStore is the error of a Locker whose locks have no stored answers.
@@ -237,28 +238,6 @@ func asStored(err error) error {
 	}
 	text, _ := readStored(string(found))
 	return &StoredAnswer{Text: text}
-}
-
-// ofAll returns the error of an acquire of several locks that found the stored answer of one: the
-// answer is theirs only if each of them has one.
-func (l *Locker) ofAll(ctx context.Context, keys []string, name string, found error) error {
-	one, ok := errors.AsType[*StoredAnswer](found)
-	if !ok || one.Withheld || len(keys) == 1 {
-		return found
-	}
-	texts, err := ReadStored(ctx, l.nodes[0].client, name, keys...)
-	if err != nil {
-		return err
-	}
-	all := make([]string, len(texts))
-	for i, t := range texts {
-		if t.Text == "" || t.Suspended {
-			return &StoredAnswer{Withheld: true}
-		}
-		all[i] = t.Text
-	}
-	one.All = all
-	return one
 }
 
 // StoredText is the text of a stored answer.

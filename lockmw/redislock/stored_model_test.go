@@ -191,13 +191,17 @@ func (m *storedModel) nextMark(p *part) int64 {
 	return m.last[p.key]
 }
 
-// expect returns the answer that an acquire finds, or whether it gets the locks.
+// expect returns the answer that an acquire finds, or whether it gets the locks. The text is "" if the
+// answer is withheld.
 func (m *storedModel) expect(keys []string, name string) (text string, stored, free bool) {
 	for _, group := range m.groups(keys) {
 		for _, key := range group {
 			if a, suspended := m.view(key, name); a.text != "" && name != "" && (!suspended || m.holder[key] == nil) {
-				if !m.isGiven(keys, name) {
+				switch missing := m.missing(keys, name); {
+				case suspended || slices.ContainsFunc(missing, func(key string) bool { return m.holder[key] == nil }):
 					return "", true, false
+				case len(missing) > 0: // it may be stored yet
+					return "", false, false
 				}
 				return a.text, true, false
 			}
@@ -211,12 +215,14 @@ func (m *storedModel) expect(keys []string, name string) (text string, stored, f
 	return "", false, true
 }
 
-// isGiven reports whether each lock has an answer that is not suspended.
-func (m *storedModel) isGiven(keys []string, name string) bool {
-	return !slices.ContainsFunc(keys, func(key string) bool {
-		a, suspended := m.view(key, name)
-		return a.text == "" || suspended
-	})
+// missing returns the locks without an answer that is given.
+func (m *storedModel) missing(keys []string, name string) (missing []string) {
+	for _, key := range keys {
+		if a, suspended := m.view(key, name); a.text == "" || suspended {
+			missing = append(missing, key)
+		}
+	}
+	return missing
 }
 
 // suspend has a call begin to undo what the stored answers report.

@@ -151,6 +151,23 @@ func TestStoredOfSeveral(t *testing.T) {
 			t.Errorf("other locks find %q", text)
 		}
 		release(t, acquire(t, l, "d", Stored("pay"))) // it was not taken by the call before
+
+		// Within a lease, the same locks find it, too, whichever of them is asked first.
+		outer, err := l.AcquireAll(t.Context(), []string{"u", "v", "w", "x"})
+		bedtest.Check(t, err)
+		again := func() (*Lease, error) {
+			return l.AcquireAll(t.Context(), []string{"u", "v", "w", "x"}, Stored("pay"), Reenter(outer.Owner()))
+		}
+		inner, err := again()
+		bedtest.Check(t, err)
+		inner.StoreAnswer("pay", "inner", "brief", time.Minute)
+		release(t, inner)
+		if _, err := again(); !isStored(err) || storedText(t, l, "u", "v", "w", "x") != "inner" {
+			t.Errorf("within a lease: %v", err)
+		} else if found, _ := errors.AsType[*StoredAnswer](err); found.Text != "inner" || len(found.All) != 4 {
+			t.Errorf("within a lease, the same locks find %+v", found)
+		}
+		release(t, outer)
 		for name, want := range map[string]string{"pay": "whole", "undo": ""} {
 			if texts, err := ReadStored(t.Context(), client, name, "a"); err != nil || texts[0].Text != want {
 				t.Errorf("stored as %s is %v, error %v", name, texts, err)
@@ -160,6 +177,43 @@ func TestStoredOfSeveral(t *testing.T) {
 			t.Errorf("forgot %d, error %v", n, err)
 		}
 		release(t, acquire(t, l, "a", Stored("pay")))
+	})
+}
+
+// TestStoredOneByOne has a call with several locks wait for an equal one, which stores its answers and
+// releases its locks one after the other. It gets the answer, as soon as all of it is there.
+func TestStoredOneByOne(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Wait: Wait{UpTo: 20 * time.Second}, MaxWaitersPerKey: 10})
+		keys := []string{"a", "b", "c"}
+		for first := range keys {
+			before, err := l.AcquireAll(t.Context(), keys, Stored("pay"))
+			bedtest.Check(t, err)
+			got := make(chan error, 1)
+			go func() {
+				_, err := l.AcquireAll(t.Context(), keys, Stored("pay"))
+				got <- err
+			}()
+			wantWaiting(t, l, 1)
+			before.StoreAnswer("pay", "paid", "brief", time.Minute)
+			for i := range keys {
+				p := &before.parts[(first+i)%len(keys)]
+				bedtest.Check(t, l.releaseStoring(t.Context(), p, before.stores()))
+				if i < len(keys)-1 { // time enough to find what is there
+					release(t, acquire(t, l, "other"))
+					time.Sleep(30 * time.Millisecond)
+				}
+			}
+			if found, ok := errors.AsType[*StoredAnswer](<-got); !ok || found.Text != "paid" {
+				t.Errorf("released from %s on: %+v", keys[first], found)
+			}
+			before.finish()
+			for _, key := range keys {
+				_, err := ForgetStored(t.Context(), client, key, "pay")
+				bedtest.Check(t, err)
+			}
+		}
 	})
 }
 
