@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -152,19 +153,27 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock, stored []str
 // isOfKeys reports whether the lock is that of a rule's keys: see [UseOf].
 func (u Use) isOfKeys() bool { return strings.HasPrefix(u.Lock, config.OnceLock+":") }
 
+// outlives is how much longer than keep_fence the last fence of a lock stays. An answer that is kept for as
+// long ends after its grant's fence otherwise, and takes another key: see [redislock.Lease.StoreAnswer].
+const outlives = time.Hour
+
 // lockerOptions returns the configured options of a lock.
 func lockerOptions(use Use, c config.Lock) redislock.Options {
 	opts := redislock.Options{
 		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
-		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
+		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey,
 		Gather: true,
 		Wait:   redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
 	}
+	opts.FenceLife = c.KeepFence
 	if use.isOfKeys() {
 		opts.FenceLife = c.Lease
 	}
 	// A lock of keys, or of sessions, has no row in a database whose fence would be compared.
 	opts.FencesUnused = use.isOfKeys() || c.OfTokens()
+	if !opts.FencesUnused && c.KeepFence > 0 && opts.Kind != redislock.Semaphore {
+		opts.FenceLife = c.KeepFence + outlives
+	}
 	if c.Replicas != nil {
 		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
 	}

@@ -84,6 +84,11 @@ func (l *Lease) Reentered() bool {
 	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.entry == "" })
 }
 
+// reentered reports whether a part of the lease is one of an earlier lease.
+func (l *Lease) reentered() bool {
+	return slices.ContainsFunc(l.parts, func(p part) bool { return p.entry != "" })
+}
+
 // Fence returns the number of this grant, greater than that of every earlier
 // grant of the key: microseconds since 1970 unless the clock of Redis was set
 // back. Of several keys it is that of the first.

@@ -27,7 +27,7 @@ type scripts struct {
 	// The same for calls whose answers are stored (stored.go), of kinds with one holder.
 	acquireStored, acquireAllStored, reenterStored *redisbatch.Script
 	acquireSince, storeSince                       *redisbatch.Script
-	store, forget, suspend, restore                *redisbatch.Script
+	store, storeLong, forget, suspend, restore     *redisbatch.Script
 }
 
 // scriptsOf composes the scripts of a kind of lock in a format.
@@ -44,6 +44,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 		s.acquireStored, s.reenterStored = of("stored", "acquire"), of("stored_inner", "reenter")
 		s.acquireSince, s.storeSince = of("stored_since", "acquire"), of("store_since", "release")
 		s.store, s.forget = of("store", "release"), of("forget", "release")
+		s.storeLong = of("store", "together", "release")
 		s.suspend, s.restore = of("suspend"), of("restore", "release")
 	}
 	if kind == Exclusive && format == Redisson {

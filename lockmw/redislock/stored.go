@@ -68,6 +68,9 @@ func StoredKey(key, name string) string { return after(key, storedSuffix+":"+nam
 // marksKey returns the key of a lock's marks, in the lock's cluster slot: see lua/common.lua.
 func marksKey(key string) string { return after(key, marksSuffix) }
 
+// leastMark is how long a mark lasts at the least: see lua/together.lua.
+const leastMark = 24 * time.Hour
+
 // AllAnswers stands for the stored answers of all names.
 const AllAnswers = "*"
 
@@ -91,9 +94,13 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 	if len(l.parts) > 1 {
 		first = l.locker.groups(l.keys())[0][0]
 	}
-	script := l.locker.scripts.store
-	if l.meanwhile {
+	script, o := l.locker.scripts.storeLong, &l.locker.opts
+	outlives := keep > leastMark || o.FenceLife > 0 && (time.Since(l.since)+keep > o.FenceLife || l.reentered())
+	switch {
+	case l.meanwhile:
 		script = l.locker.scripts.storeSince
+	case o.FencesUnused || !outlives: // nothing marks answers beside such a lock, or a mark lasts longer
+		script = l.locker.scripts.store
 	}
 	l.onRelease(&storing{
 		script: script, names: []string{name},
@@ -103,12 +110,13 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 
 // SuspendAnswers withholds the stored answers by these names from all calls, and lets none act again:
 // Acquire returns a [StoredAnswer] that is withheld. That holds for answers that are stored meanwhile by
-// earlier calls, too. Release gives the answers back, unless ForgetAnswers or KeepSuspended was called.
+// earlier calls, too, for keep, a day at the least. Release gives the answers back, unless ForgetAnswers or KeepSuspended was called.
 // After Hold, and when the lease ends by itself, they stay suspended, for keep. It blocks until Redis has
 // replied or ctx ends. With an error, which wraps [ErrLost] when the lock was no longer ours, some may be
 // suspended.
 func (l *Lease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {
 	k := l.locker
+	keep = max(keep, leastMark)
 	l.onRelease(&storing{script: k.scripts.restore, names: names, keep: keep})
 	return k.eachPart(l, func(p *part) error {
 		owner := k.field(p.owner)
@@ -129,7 +137,7 @@ func (l *Lease) SuspendAnswers(ctx context.Context, keep time.Duration, names ..
 // ForgetAnswers has the release of the lease delete the stored answers by these names, but not
 // those of calls within the lease. Earlier calls store none for as long as keep says.
 func (l *Lease) ForgetAnswers(keep time.Duration, names ...string) {
-	l.onRelease(&storing{script: l.locker.scripts.forget, names: names, keep: keep})
+	l.onRelease(&storing{script: l.locker.scripts.forget, names: names, keep: max(keep, leastMark)})
 }
 
 // KeepSuspended has the release of the lease leave suspended what SuspendAnswers has suspended.
@@ -182,7 +190,10 @@ func (l *Lease) stores() *storing {
 func (l *Locker) releaseStoringCall(n *node, p *part, s *storing) *redisbatch.ScriptCall {
 	c := redisbatch.NewCall(s.script, p.key).Key(after(p.key, recordSuffix))
 	l.kindKeys(c, p.key)
-	stores := s.script == l.scripts.store || s.script == l.scripts.storeSince
+	stores := s.script == l.scripts.store || s.script == l.scripts.storeLong || s.script == l.scripts.storeSince
+	if s.script == l.scripts.storeLong {
+		c.Key(FenceKey(p.key))
+	}
 	if stores {
 		c.Key(StoredKey(p.key, s.names[0]))
 	} else {
@@ -382,7 +393,7 @@ const (
 // name in all its steps. Replicas confirm it as they do a grant.
 func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call, key string, keep time.Duration, names ...string) error {
 	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key)).Key(marksKey(key) + ":" + call)
-	c.Text(string(step)).Text(call).Number(keep.Milliseconds())
+	c.Text(string(step)).Text(call).Number(max(keep, leastMark).Milliseconds())
 	for _, name := range names {
 		c.Text(name)
 	}

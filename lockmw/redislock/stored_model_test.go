@@ -374,7 +374,7 @@ func (m *storedModel) release(l *modelLease) string {
 	case l.name != "" && n < 6:
 		m.serial++
 		l.text, l.brief = fmt.Sprintf("%s of %q, %d", l.name, l.keys, m.serial), fmt.Sprintf("brief %d", m.serial)
-		l.keep = time.Duration(1+m.random.IntN(2)) * time.Hour
+		l.keep = []time.Duration{time.Hour, 72 * time.Hour}[m.random.IntN(2)]
 		l.StoreAnswer(l.name, l.text, l.brief, l.keep)
 	case n < 8 && l.undoes:
 		l.suspends, l.forgets = m.someNames(), true
@@ -505,9 +505,10 @@ func (m *storedModel) forgetByHand() string {
 // compare looks at all that Redis has.
 func (m *storedModel) compare() string {
 	taken, left, ctx := make(map[string]*redis.IntCmd), make(map[string]*redis.DurationCmd), m.t.Context()
+	marked := make(map[string]*redis.DurationCmd)
 	_, err := m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range m.keys {
-			taken[key] = p.Exists(ctx, key)
+			taken[key], marked[key] = p.Exists(ctx, key), p.PTTL(ctx, marksKey(key))
 			for _, name := range modelNames {
 				left[StoredKey(key, name)] = p.PTTL(ctx, StoredKey(key, name))
 			}
@@ -529,6 +530,8 @@ func (m *storedModel) compare() string {
 			}
 			if left := left[StoredKey(key, name)].Val(); want.text != "" && (left > want.keep || left < want.keep-30*time.Minute) {
 				return fmt.Sprintf("%v is kept for %v, want %v", texts[i], left, want.keep)
+			} else if marked := marked[key].Val(); left > leastMark && marked < left {
+				return fmt.Sprintf("%v is kept for %v, and the marks for %v", texts[i], left, marked)
 			}
 		}
 	}

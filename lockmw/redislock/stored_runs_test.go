@@ -114,7 +114,7 @@ func (bed *storedBed) run(t *testing.T, seed uint64, steps int) string {
 		for _, script := range []**redisbatch.Script{
 			&l.scripts.acquire, &l.scripts.acquireStored, &l.scripts.acquireAll, &l.scripts.acquireAllStored,
 			&l.scripts.reenter, &l.scripts.reenterStored,
-			&l.scripts.release, &l.scripts.store, &l.scripts.forget, &l.scripts.suspend, &l.scripts.restore,
+			&l.scripts.release, &l.scripts.store, &l.scripts.storeLong, &l.scripts.forget, &l.scripts.suspend, &l.scripts.restore,
 		} {
 			bed.load(t, script)
 		}
@@ -217,6 +217,7 @@ func TestStoredModelFindsMutations(t *testing.T) {
 		{"within a lease, what another call may undo counts for nothing", []string{"not undoes(KEYS[1], KEYS[#KEYS], number, ARGV[2])", "false"}},
 		{"within a lease, what a call may undo is refused", []string{"not undoes(KEYS[1], KEYS[#KEYS], number, ARGV[2])", "true"}},
 		{"within a lease, a call beside it may have undone", []string{"local _, upto = without(may, part)", "local upto = may[1] and may[1][1]"}},
+		{"a long answer lasts longer than the marks", []string{"> 86400000 or", "> 1e12 or"}},
 		{"the first name is not forgotten", []string{"for i = 7, #ARGV do", "for i = 8, #ARGV do"}},
 	} {
 		t.Run(m.name, func(t *testing.T) {

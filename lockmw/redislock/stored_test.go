@@ -765,6 +765,60 @@ func TestSettledWithinAnUndo(t *testing.T) {
 	})
 }
 
+// TestMarksLastLonger undoes, with marks of a day, answers that are kept for longer, or that end after
+// the last fence.
+func TestMarksLastLonger(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		const day = 24 * time.Hour
+		for name, tt := range map[string]struct {
+			opts        Options
+			inner       bool
+			keep        time.Duration
+			undoes, end bool // with the lock; the last fence has ended
+		}{
+			"long":                {Options{}, false, 3 * day, true, false},
+			"long, unlocked":      {Options{FenceLife: 2 * day}, false, 3 * day, false, true},
+			"as the fence":        {Options{FenceLife: day}, false, day, false, true},
+			"within":              {Options{FenceLife: day + time.Hour}, true, day, false, true},
+			"fair":                {Options{Kind: Fair, FenceLife: day}, false, day, false, true},
+			"shorter, by a fence": {Options{FenceLife: day + time.Hour}, false, day, true, false},
+		} {
+			key := strings.ReplaceAll(name, " ", "-")
+			l := newLocker(t, client, tt.opts)
+			paid := acquire(t, l, key, Stored("pay"))
+			outer := paid
+			if tt.inner { // of a lease that was granted long ago
+				paid = acquire(t, l, key, Stored("pay"), Reenter(outer.Owner()))
+				bedtest.Check(t, client.PExpire(t.Context(), FenceKey(key), time.Hour).Err())
+			}
+			time.Sleep(3 * time.Millisecond) // the call takes a moment
+			paid.StoreAnswer("pay", "paid", "brief", tt.keep)
+			release(t, paid)
+			if tt.inner {
+				release(t, outer)
+			}
+			if tt.end {
+				bedtest.Check(t, client.Del(t.Context(), FenceKey(key)).Err())
+			}
+			if tt.undoes {
+				undo := acquire(t, l, key)
+				bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Hour, "pay"))
+				undo.KeepSuspended()
+				release(t, undo)
+			} else {
+				bedtest.Check(t, l.MarkUndone(t.Context(), UndoBegins, "call", key, time.Hour, "pay"))
+			}
+			if text := storedText(t, l, key); text != "" {
+				t.Errorf("%s: %q is given", name, text)
+			}
+			if marks, answer := client.PTTL(t.Context(), marksKey(key)).Val(), client.PTTL(t.Context(), StoredKey(key, "pay")).Val(); marks < answer {
+				t.Errorf("%s: the marks end in %v, the answer in %v", name, marks, answer)
+			}
+		}
+	})
+}
+
 // TestMarkUndone undoes settlements without their lock.
 func TestMarkUndone(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@
 -- ARGV[2]   the call: a name that is used once
 -- ARGV[3]   how long a mark lasts, ms
 -- ARGV[4]..  the names of the answers, or '*'
--- returns   0 if the lock was never granted, so no answer is stored, else 1
+-- returns   0 if the lock has no last fence and no marks, so no answer is stored, else 1
 local ended, last = redis.call('get', KEYS[4]), redis.call('get', KEYS[2])
 if ended and (ARGV[1] == 'suspend' or ARGV[1] == ended) then
   return 1
@@ -22,10 +22,10 @@ end
 if ARGV[1] ~= 'suspend' then
   redis.call('set', KEYS[4], ARGV[1], 'px', 3600000) -- far longer than a command can be late
 end
-if not last then
+if not last and redis.call('exists', KEYS[3]) == 0 then
   return 0
 end
-local number = ARGV[1] ~= 'restore' and next_mark(KEYS[1], last, ARGV[3])
+local number = ARGV[1] ~= 'restore' and next_mark(KEYS[1], last or 0, ARGV[3])
 for i = 4, #ARGV do
   local below, may = read_mark(redis.call('hget', KEYS[3], ARGV[i]))
   local others, mine = without(may, ARGV[2])
