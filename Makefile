@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # still under way. Our programs wait for their goroutines before they exit, hundreds of
 # times in a run.
 export GORACE ?= atexit_sleep_ms=20
-# The modules below this one.
+# The modules below this one, but for tests/istio, which takes minutes to compile.
 MODULES := tests/faults tests/bench/locks tests/bench/filters tests/bench/distance
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
@@ -45,7 +45,7 @@ quick: format
 	echo "make quick: all passed"
 
 CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } \
-	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(MODULES:%=| grep -v '^./%'))
+	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(patsubst %,| grep -v '^./%',$(MODULES) tests/istio))
 
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
 # once than processors: the product's packages with the race detector, beside them the
@@ -138,9 +138,9 @@ model:
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
-# log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), each page of
-# the site on a phone's width, the schema in an editor, releases, which have the same bytes twice, their
-# packages and images, and the Helm chart.
+# log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), the patches for
+# Istio by its own code, each page of the site on a phone's width, the schema in an editor, releases, which
+# have the same bytes twice, their packages and images, and the Helm chart.
 soak: matrix
 	$(FETCH) containers kubernetes all differential redisbloom mariadb postgres spin gcc yaml-language-server
 	$(MAKE) test-asan site
@@ -152,6 +152,7 @@ soak: matrix
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
 	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/loader
 	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside
+	cd tests/istio && go test -count=1 -v -timeout 60m ./...
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
 # The versions that work together (docs/compatibility.md): the end-to-end tests with other versions of

@@ -25,10 +25,11 @@ import (
 const (
 	Static = "static" // a whole bootstrap of Envoy, with ordergate beside it
 	Module = "module" // the same, with ordergate inside
-	// These are not run by the tests.
-	Istio        = "istio"         // an EnvoyFilter
+	// These two are patches, which tests/istio applies by Istio's own code.
+	Istio   = "istio"   // an AuthorizationPolicy and an EnvoyFilter
+	Higress = "higress" // an EnvoyFilter
+	// This is not run by the tests.
 	EnvoyGateway = "envoy-gateway" // its policies; the manifest was run with 1.9.1
-	Higress      = "higress"       // an EnvoyFilter
 	// These serve lookups, and send everything else to an Envoy.
 	Nginx   = "nginx"
 	Caddy   = "caddy"
@@ -314,7 +315,7 @@ func isGRPC(c *config.Config) bool {
 
 // render executes one template of parts/.
 func render(name string, p *page) (string, error) {
-	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain, "ms": milliseconds, "gateway": gatewayEndpoint, "port": portOf})
+	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain, "ms": milliseconds, "gateway": gatewayEndpoint, "port": portOf, "entry": entryEndpoint, "service": serviceHost})
 	t = t.Funcs(template.FuncMap{"part": func(indent int, name string, p *page) (string, error) {
 		text, err := render(name, p)
 		return indented(strings.TrimRight(text, "\n"), indent), err

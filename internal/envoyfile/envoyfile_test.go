@@ -202,8 +202,11 @@ func TestProxies(t *testing.T) {
 		envoyfile.Traefik:      {"#   settle (POST", "address: http://127.0.0.1:9193/check/forward-auth", "QueryRegexp(`route`"},
 		envoyfile.APISIX:       {"#   settle (POST", "allow_degradation: true", `"arg_route", "~~"`},
 		envoyfile.EnvoyGateway: {"encode_raw_headers of ext_authz", "messageTimeout: 3s", "ip: { address: 127.0.0.1, port: 9192 }"},
-		envoyfile.Istio:        {"namespace: istio-system", "name: ordergate-proc", "message_timeout: 3s"},
-		envoyfile.Higress:      {"namespace: higress-system"},
+		envoyfile.Istio: {
+			"namespace: istio-system", "name: ordergate-proc", "message_timeout: 3s", "#     envoyExtAuthzGrpc:\n", "provider: { name: ordergate }", `queryParams: { "route": {`,
+			"endpoints: [{ address: 127.0.0.1, ports: { grpc: 9191 } }]", "host: orders # your Service\n",
+		},
+		envoyfile.Higress: {"namespace: higress-system", "name: ordergate-authz", "app: higress-gateway"},
 	} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()

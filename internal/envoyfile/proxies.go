@@ -97,3 +97,21 @@ func gatewayEndpoint(a string) string {
 }
 
 func portOf(a string) string { return a[strings.LastIndexByte(a, ':')+1:] }
+
+// entryEndpoint writes an endpoint of Istio's ServiceEntry.
+func entryEndpoint(a string) string {
+	if path, ok := strings.CutPrefix(a, "unix:"); ok {
+		return "{ address: " + quote("unix://"+path) + " }"
+	}
+	host, port, _ := net.SplitHostPort(a) // reach has split it
+	return "{ address: " + plain(host) + ", ports: { grpc: " + port + " } }"
+}
+
+// serviceHost returns the host of a backend as Istio has it: that of a Service, not an address.
+func serviceHost(a string) string {
+	host, _, _ := net.SplitHostPort(a) // newPage has split it
+	if host == "" || net.ParseIP(host) != nil {
+		return "orders # your Service"
+	}
+	return host
+}
