@@ -21,7 +21,8 @@ filters:
   orders: {capacity: 100_000, sources: [seed, changes]}
 sources:
   seed: {kind: csv, path: %s}
-  changes: {kind: kafka, brokers: [%q], topic: orders, format: canal-json, table: shop.orders, id: id}
+  changes: {kind: kafka, brokers: [%q], topic: orders, format: canal-json, table: shop.orders,
+    tls: {ca: %s}, mechanism: scram-sha-512, password_file: %s, username: ordergate, id: id}
 rules:
   - name: lookup
     match: {methods: [GET], path: "/orders/{id}"}
@@ -37,11 +38,14 @@ type feedBed struct {
 	redis    *testbed.Redis
 	producer *kgo.Client
 	seed     string
+	password string // a file
 }
 
 func newFeedBed(t testing.TB) *feedBed {
 	bed := bedtest.New(t)
 	b := &feedBed{Bed: bed, t: t, kafka: bed.Kafka(), redis: bed.Redis(), seed: filepath.Join(t.TempDir(), "ids.csv")}
+	b.password = filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(b.password, []byte(testbed.KafkaPassword+"\n"), 0o600))
 	must(t, os.WriteFile(b.seed, []byte("1\n2\n"), 0o600))
 	var err error
 	b.producer, err = kgo.NewClient(kgo.SeedBrokers(b.kafka.Addr()), kgo.DefaultProduceTopic("orders"))
@@ -53,7 +57,7 @@ func newFeedBed(t testing.TB) *feedBed {
 
 func (b *feedBed) gate(member string) *tableGate {
 	b.t.Helper()
-	config := fmt.Sprintf(feedConfig, b.redis.Addr(), member, b.seed, b.kafka.Addr())
+	config := fmt.Sprintf(feedConfig, b.redis.Addr(), member, b.seed, b.kafka.SecureAddr(), b.Certificates().CA, b.password)
 	return asTableGate(b.t, b.Bed, b.Bed.Gate(b.Build("./cmd/sidecar", true), config))
 }
 
@@ -83,9 +87,9 @@ func TestFeed(t *testing.T) {
 	}
 	all(1000, 1010, one)
 	one.becomes(5, "absent")
-	b.check(one, "id: id}", "")
-	b.check(one, "id: number}", "no message of topic orders has a usable order ID, the first is at partition ")
-	b.check(one, "id: id, username: u, password_env: HOME}", "sources.changes: ") // the server has no logins
+	b.check(one, "id: id}", "id: id}", "")
+	b.check(one, "id: id}", "id: number}", "no message of topic orders has a usable order ID, the first is at partition ")
+	b.check(one, "username: ordergate", "username: another", "SASL_AUTHENTICATION_FAILED")
 	two := b.gate("two")
 	all(1000, 1010, two)
 
@@ -136,16 +140,16 @@ func (b *feedBed) comingFromCanal() {
 	gate.becomes(5, "absent")
 }
 
-// check runs "ordergate check --live" on a gate's file with another end of the topic.
-func (b *feedBed) check(g *tableGate, end, want string) {
+// check runs "ordergate check --live" on a gate's file with another text in the place of one.
+func (b *feedBed) check(g *tableGate, from, to, want string) {
 	b.t.Helper()
 	text, err := os.ReadFile(g.ConfigFile())
 	must(b.t, err)
 	file := filepath.Join(b.t.TempDir(), "ordergate.yaml")
-	must(b.t, os.WriteFile(file, []byte(bedtest.Replace(string(text), "id: id}\nrules", end+"\nrules")), 0o600))
+	must(b.t, os.WriteFile(file, []byte(bedtest.Replace(string(text), from, to)), 0o600))
 	out, err := exec.CommandContext(b.t.Context(), b.Build("./cmd/sidecar", true), "check", "--live", "--config", file).CombinedOutput()
 	if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
-		b.t.Errorf("%s: %v, want %q, got\n%s", end, err, want, out)
+		b.t.Errorf("%s: %v, want %q, got\n%s", to, err, want, out)
 	}
 }
 

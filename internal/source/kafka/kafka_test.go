@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
@@ -94,11 +97,11 @@ type sink struct {
 }
 
 // read begins to read from a place.
-func (p *topic) read(place string) *sink {
+func (p *topic) read(place string, change ...func(*Options)) *sink {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	s := &sink{t: p.t, cancel: cancel, done: make(chan error, 1), place: place}
-	f := New(Options{
+	opts := Options{
 		Brokers: []string{p.server.Addr()}, Topic: p.name, Format: JSON, ID: []string{"id"}, Check: orderid.Check[string],
 		OnBad: func(position, reason string) {
 			s.mu.Lock()
@@ -110,7 +113,11 @@ func (p *topic) read(place string) *sink {
 			defer s.mu.Unlock()
 			s.caughtUp = at
 		},
-	})
+	}
+	for _, c := range change {
+		c(&opts)
+	}
+	f := New(opts)
 	go func() {
 		s.done <- f.Read(ctx, place, func(_ context.Context, ids []string, place string) error {
 			s.mu.Lock()
@@ -234,6 +241,35 @@ func TestRead(t *testing.T) {
 			return s.caughtUp.After(begun)
 		})
 		s.want("1")
+	})
+	t.Run("logins", func(t *testing.T) {
+		p := newTopic(t, server, "logins", 1)
+		p.write(0, message(1))
+		trust, err := bed.Certificates().ClientConfig()
+		bedtest.Check(t, err)
+		trust.Certificates = nil
+		for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+			as := func(password string) func(*Options) {
+				return func(o *Options) {
+					o.Brokers, o.TLS, o.Mechanism = []string{server.SecureAddr()}, trust, mechanism
+					o.Username, o.Password = testbed.KafkaUser, func() string { return password }
+				}
+			}
+			p.read("", as(testbed.KafkaPassword)).want("1")
+			if err := p.read("", as("another")).ended(); !errors.Is(err, kerr.SaslAuthenticationFailed) {
+				t.Errorf("%s: with another password: %v", mechanism, err)
+			}
+		}
+		for want, config := range map[string]*tls.Config{
+			"is this a plaintext connection speaking to a tls endpoint?": nil,
+			"certificate signed by unknown authority":                    {MinVersion: tls.VersionTLS12},
+			"is SASL missing?": trust,
+		} {
+			err := p.read("", func(o *Options) { o.Brokers, o.TLS = []string{server.SecureAddr()}, config }).ended()
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		}
 	})
 	t.Run("no topic", func(t *testing.T) {
 		p := &topic{t: t, server: server, name: "none"}
