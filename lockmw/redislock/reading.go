@@ -93,7 +93,7 @@ func (l *Locker) readFound(ctx context.Context, key, name string) (text string, 
 	c.Text(confirm)
 	c.MayAnswerText, c.Confirm = true, true
 	n, err := l.nodes[0].batcher.Do(ctx, c)
-	if found, ok := asStored(err).(*StoredAnswer); ok {
+	if found, ok := errors.AsType[*StoredAnswer](asStored(err)); ok {
 		return found.Text, false, nil
 	}
 	return "", n == 1, l.explain(key, err)
