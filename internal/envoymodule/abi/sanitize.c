@@ -111,6 +111,21 @@ WRAP(bool, envoy_dynamic_module_callback_http_set_header, void* stream,
   return ok;
 }
 
+WRAP(void, envoy_dynamic_module_callback_http_set_dynamic_metadata_string, void* stream, own ns,
+     own key, own value) {
+  look(ns.ptr, ns.length);
+  look(key.ptr, key.length);
+  look(value.ptr, value.length);
+  __real_envoy_dynamic_module_callback_http_set_dynamic_metadata_string(stream, ns, key, value);
+}
+
+WRAP(void, envoy_dynamic_module_callback_http_set_dynamic_metadata_number, void* stream, own ns,
+     own key, double value) {
+  look(ns.ptr, ns.length);
+  look(key.ptr, key.length);
+  __real_envoy_dynamic_module_callback_http_set_dynamic_metadata_number(stream, ns, key, value);
+}
+
 WRAP(bool, envoy_dynamic_module_callback_http_get_body_chunks, void* stream,
      envoy_dynamic_module_type_http_body_type of, text* chunks) {
   bool ok = __real_envoy_dynamic_module_callback_http_get_body_chunks(stream, of, chunks);
