@@ -59,6 +59,8 @@ type modelMark struct {
 type modelMay struct {
 	below int64
 	by    *modelLease // nil: several calls
+	// during means that it was stored by the call around this one, which has not ended before
+	during bool
 }
 
 // mostMay is how many calls that undo have a part of a mark of their own, beside the latest. The
@@ -74,14 +76,24 @@ func (m *modelMark) upto() int64 {
 }
 
 // drop removes what a call may undo, and returns its number; 0: there was none.
-func (m *modelMark) drop(l *modelLease) (number int64) {
+func (m *modelMark) drop(l *modelLease, during bool) (number int64) {
 	m.may = slices.DeleteFunc(m.may, func(may modelMay) bool {
-		if may.by == l {
+		drops := may.by == l && may.during == during
+		if drops {
 			number = may.below
 		}
-		return may.by == l
+		return drops
 	})
 	return number
+}
+
+// add adds what a call may undo.
+func (m *modelMark) add(may modelMay) {
+	if m.drop(may.by, may.during); len(m.may) > mostMay {
+		m.may = m.may[:mostMay]
+		m.may[mostMay-1].by = nil
+	}
+	m.may = slices.Insert(m.may, 0, may)
 }
 
 // modelLease is a lease, and what its release does.
@@ -239,12 +251,7 @@ func (m *storedModel) suspend(l *modelLease) string {
 		}
 		number := m.nextMark(p)
 		for _, name := range l.suspends {
-			mark := m.mark(p.key, name)
-			if mark.drop(l); len(mark.may) > mostMay {
-				mark.may = mark.may[:mostMay]
-				mark.may[mostMay-1].by = nil
-			}
-			mark.may = slices.Insert(mark.may, 0, modelMay{number, l})
+			m.mark(p.key, name).add(modelMay{number, l, false})
 		}
 	}
 	if errors.Is(err, ErrLost) != lost || err != nil && !lost {
@@ -428,8 +435,9 @@ func (m *storedModel) released(l *modelLease) {
 		holds := m.holds(l, p.key)
 		for _, name := range l.suspends {
 			mark := m.mark(p.key, name)
-			mine := mark.drop(l)
+			mine := mark.drop(l, false)
 			if !l.forgets {
+				mark.drop(l, true)
 				continue
 			}
 			if mine == 0 {
@@ -460,6 +468,14 @@ func (m *storedModel) stored(l *modelLease, p *part, first string) {
 	gone, mine := m.undone(p.key, l.name, number)
 	if !gone && (there.text == "" || suspended && !mine) {
 		m.answers[StoredKey(p.key, l.name)] = modelAnswer{text, l.keep, number}
+		for _, name := range []string{AllAnswers, l.name} {
+			mark := m.mark(p.key, name)
+			for _, may := range slices.Clone(mark.may) {
+				if by := may.by; by != nil && !may.during && by != l && by != by.outer && m.holds(by, p.key) {
+					mark.add(modelMay{m.nextMark(p), by, true})
+				}
+			}
+		}
 	}
 }
 

@@ -685,6 +685,34 @@ func TestSettledAfterInnerUndo(t *testing.T) {
 	})
 }
 
+// TestSettledBesideAnInnerUndo has a call settle while a call within it, which it does not wait for, undoes:
+// nothing shows which came first.
+func TestSettledBesideAnInnerUndo(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		for name, tt := range map[string]struct {
+			ends func(*Lease)
+			want string
+		}{
+			"undone":  {func(undo *Lease) { undo.ForgetAnswers(time.Minute, AllAnswers) }, ""},
+			"unknown": {func(undo *Lease) { undo.KeepSuspended() }, ""},
+			"failed":  {func(*Lease) {}, "paid"},
+		} {
+			outer := acquire(t, l, name, Stored("pay"))
+			undo := acquire(t, l, name, Reenter(outer.Owner()), Undoes())
+			bedtest.Check(t, undo.SuspendAnswers(t.Context(), time.Minute, AllAnswers))
+			outer.StoreAnswer("pay", "paid", "brief", time.Minute)
+			release(t, outer)
+			tt.ends(undo)
+			release(t, undo)
+			if text := storedText(t, l, name); text != tt.want {
+				t.Errorf("%s: %q is given, want %q", name, text, tt.want)
+			}
+		}
+	})
+}
+
 // TestLateAfterMark has an answer arrive late, below a mark: it does not count when the mark has ended.
 func TestLateAfterMark(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,8 @@ redis.call('hdel', KEYS[2], '') -- when memory is full, a script that has writte
 for i = 7, #ARGV do
   local below, may = read_mark(redis.call('hget', KEYS[#KEYS], ARGV[i]))
   local others, mine = without(may, ARGV[4])
-  if mine then
-    redis.call('hset', KEYS[#KEYS], ARGV[i], write_mark(below, others))
+  local rest, during = without(others, ARGV[4] .. '.') -- what store.lua has suspended for it
+  if mine or during then
+    redis.call('hset', KEYS[#KEYS], ARGV[i], write_mark(below, rest))
   end
 end

@@ -28,4 +28,19 @@ if free and not gone then
   if mine then -- it is suspended to its end
     lengthen(marks_of(KEYS[1]), ARGV[6])
   end
+  -- Nothing shows whether a call within the lease that has not ended undoes before this one acted or after
+  -- it: unless that call fails, the answer stays suspended.
+  local marks = marks_of(KEYS[1])
+  for _, name in ipairs({'*', string.match(key, '^.*:ordergate_once:(.*)$')}) do
+    local below, may = read_mark(redis.call('hget', marks, name))
+    local more = may
+    for _, m in ipairs(may) do
+      if string.find(m[2], '=*', 1, true) and m[2] ~= ARGV[4] and within(KEYS[1], ARGV[1], m[2]) then
+        more = may_too(more, next_mark(KEYS[1], ARGV[7], ARGV[6]), m[2] .. '.')
+      end
+    end
+    if more ~= may then
+      redis.call('hset', marks, name, write_mark(below, more))
+    end
+  end
 end
