@@ -31,8 +31,8 @@ func describeNews(reply *extproc.ProcessingResponse, call *gate.Call) *extproc.P
 // than the rest of a bracket's replies.
 func withMetadata(reply *extproc.ProcessingResponse, m *gate.Metadata) *extproc.ProcessingResponse {
 	described := &extproc.ProcessingResponse{Response: reply.GetResponse(), ModeOverride: reply.GetModeOverride()}
-	encoded := m.AppendNamespace(nil)
-	b := protowire.AppendTag(make([]byte, 0, len(encoded)+4), fieldDynamicMetadata, protowire.BytesType)
-	described.ProtoReflect().SetUnknown(protowire.AppendBytes(b, encoded))
+	size := m.NamespaceSize()
+	b := protowire.AppendTag(make([]byte, 0, 1+protowire.SizeBytes(size)), fieldDynamicMetadata, protowire.BytesType)
+	described.ProtoReflect().SetUnknown(m.AppendNamespace(protowire.AppendVarint(b, uint64(size))))
 	return described
 }

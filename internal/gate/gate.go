@@ -232,6 +232,8 @@ type Gate struct {
 	tracer      Tracer          // nil: there is none
 	describes   bool            // decisions, to Envoy
 
+	encodedActions [][Actions][]byte // by rule: see Metadata
+
 	locking      *order.Table // of the enforced rules that take locks; nil: there are none, or no other rule observes requests
 	lockingRules []int        // their indices
 }
@@ -251,7 +253,9 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 		return nil, err
 	}
 	g := &Gate{describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
+	g.encodedActions = make([][Actions][]byte, len(policies))
 	for i := range policies {
+		g.encodedActions[i] = encodeActions(policies[i].Rule.Name)
 		g.attachments[i] = make([]attachment, 2*table.Pages(i))
 	}
 	return g, g.findLocking()

@@ -1,13 +1,14 @@
 package gate
 
 import (
-	"iter"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // MetadataNamespace is that of the dynamic metadata which ext_proc and the module set. Envoy puts
@@ -22,30 +23,8 @@ type Metadata struct {
 	Order                 string // "": unknown
 	Fence, Outcome        string // of a bracket; "": there is none yet
 	Wait                  time.Duration
-}
 
-// MetadataField is a field of [Metadata].
-type MetadataField struct {
-	Name   string
-	Text   string // "": Number counts
-	Number float64
-}
-
-// Fields yields the fields that are set.
-func (m *Metadata) Fields() iter.Seq[MetadataField] {
-	return func(yield func(MetadataField) bool) {
-		for _, f := range [...]MetadataField{
-			{Name: "rule", Text: m.Rule}, {Name: "action", Text: m.Action}, {Name: "verdict", Text: m.Verdict}, {Name: "reason", Text: m.Reason},
-			{Name: "order", Text: m.Order}, {Name: "fence", Text: m.Fence}, {Name: "outcome", Text: m.Outcome},
-		} {
-			if f.Text != "" && !yield(f) {
-				return
-			}
-		}
-		if ms := m.WaitMS(); ms > 0 {
-			yield(MetadataField{Name: "wait_ms", Number: ms})
-		}
-	}
+	encoded [3][]byte // entries of Rule and Action, of Verdict, and of Reason; nil: there is none
 }
 
 // Field numbers of google.protobuf.Struct and Value.
@@ -59,8 +38,12 @@ const (
 
 // Size returns the size of what AppendStruct appends, in bytes.
 func (m *Metadata) Size() (size int) {
-	for f := range m.Fields() {
-		size += sizeOfBytes(sizeOfEntry(&f))
+	for _, entries := range m.encoded {
+		size += len(entries)
+	}
+	size += sizeOfEntry("order", m.Order) + sizeOfEntry("fence", m.Fence) + sizeOfEntry("outcome", m.Outcome)
+	if m.WaitMS() > 0 {
+		size += sizeOfBytes(sizeOfBytes(len(waitMS)) + sizeOfBytes(sizeOfNumber))
 	}
 	return size
 }
@@ -68,17 +51,20 @@ func (m *Metadata) Size() (size int) {
 // AppendStruct appends the fields as an encoded google.protobuf.Struct. It does not allocate if b has
 // room: every check that a rule decides has metadata.
 func (m *Metadata) AppendStruct(b []byte) []byte {
-	for f := range m.Fields() {
-		b = appendEntry(b, f.Name, sizeOfValue(&f))
-		if f.Text != "" {
-			b = protowire.AppendTag(b, fieldText, protowire.BytesType)
-			b = protowire.AppendString(b, f.Text)
-		} else {
-			b = protowire.AppendTag(b, fieldNumber, protowire.Fixed64Type)
-			b = protowire.AppendFixed64(b, math.Float64bits(f.Number))
-		}
+	for _, entries := range m.encoded {
+		b = append(b, entries...)
+	}
+	b = appendText(appendText(appendText(b, "order", m.Order), "fence", m.Fence), "outcome", m.Outcome)
+	if ms := m.WaitMS(); ms > 0 {
+		b = protowire.AppendTag(appendEntry(b, waitMS, sizeOfNumber), fieldNumber, protowire.Fixed64Type)
+		b = protowire.AppendFixed64(b, math.Float64bits(ms))
 	}
 	return b
+}
+
+// NamespaceSize returns the size of what AppendNamespace appends, in bytes.
+func (m *Metadata) NamespaceSize() int {
+	return sizeOfBytes(sizeOfBytes(len(MetadataNamespace)) + sizeOfBytes(sizeOfBytes(m.Size())))
 }
 
 // AppendNamespace is AppendStruct for a Struct whose one field, named MetadataNamespace, is that one.
@@ -99,16 +85,54 @@ func appendEntry(b []byte, name string, size int) []byte {
 	return protowire.AppendVarint(b, uint64(size))
 }
 
+// appendText appends an entry with a text, unless that is empty.
+func appendText(b []byte, name, text string) []byte {
+	if text == "" {
+		return b
+	}
+	b = protowire.AppendTag(appendEntry(b, name, sizeOfBytes(len(text))), fieldText, protowire.BytesType)
+	return protowire.AppendString(b, text)
+}
+
+// waitMS is the name of Wait, and sizeOfNumber the size of its value.
+const (
+	waitMS       = "wait_ms"
+	sizeOfNumber = 1 + 8
+)
+
 // sizeOfBytes is the size of a field of n bytes with a number below 16.
 func sizeOfBytes(n int) int { return 1 + protowire.SizeBytes(n) }
 
-func sizeOfEntry(f *MetadataField) int { return sizeOfBytes(len(f.Name)) + sizeOfBytes(sizeOfValue(f)) }
-
-func sizeOfValue(f *MetadataField) int {
-	if f.Text == "" {
-		return 1 + protowire.SizeFixed64()
+// sizeOfEntry is the size of what appendText appends.
+func sizeOfEntry(name, text string) int {
+	if text == "" {
+		return 0
 	}
-	return sizeOfBytes(len(f.Text))
+	return sizeOfBytes(sizeOfBytes(len(name)) + sizeOfBytes(sizeOfBytes(len(text))))
+}
+
+// What is the same in the metadata of many requests is encoded once.
+var (
+	encodedVerdicts = func() (all [Verdicts][]byte) {
+		for v := range Verdict(Verdicts) {
+			all[v] = appendText(nil, "verdict", v.String())
+		}
+		return all
+	}()
+	encodedReasons = func() (all [order.Reasons][]byte) {
+		for r := order.NoReason + 1; int(r) < order.Reasons; r++ {
+			all[r] = appendText(nil, "reason", r.Name())
+		}
+		return all
+	}()
+)
+
+// encodeActions encodes a rule with each of its actions.
+func encodeActions(rule string) (all [Actions][]byte) {
+	for a := range Action(Actions) {
+		all[a] = appendText(appendText(nil, "rule", rule), "action", a.String())
+	}
+	return all
 }
 
 // WaitMS returns the wait in ms, with one decimal.
@@ -129,6 +153,7 @@ func (g *Gate) Metadata(d *Decision) (m Metadata, ok bool) {
 	return Metadata{
 		Rule: g.policies[d.Rule].Rule.Name, Action: d.Action.String(), Verdict: d.Verdict.String(), Reason: d.reasonName(),
 		Order: plain(d.ID), Wait: d.Waited,
+		encoded: [...][]byte{g.encodedActions[d.Rule][d.Action], encodedVerdicts[d.Verdict], encodedReasons[d.Reason]},
 	}, true
 }
 
@@ -164,6 +189,7 @@ func (c *Call) News() (m Metadata, ok bool) {
 	if id := c.learnedID.Load(); id != nil && !c.toldOrder {
 		c.toldOrder, ok = true, true
 		m.Rule, m.Action, m.Order = c.Rule(), ActionCreate.String(), plain(*id)
+		m.encoded[0] = c.gate.encodedActions[c.Decision.Rule][ActionCreate]
 	}
 	return m, ok
 }
