@@ -329,7 +329,7 @@ func (c *check) order(ch *chain) {
 	}
 	b := ch.get(isBuffer)
 	switch {
-	case b == nil || b.disabled:
+	case b == nil:
 		c.find(where, "the filter buffer is missing", "a settlement that is sent a byte at a time outlives its lock", "the filter envoy.filters.http.buffer, before ext_authz")
 	case ch.at(isBuffer) > first && first >= 0:
 		c.find(where, "the filter buffer stands behind ordergate's", "a body that is too large hangs until request_timeout", "buffer before ext_authz")

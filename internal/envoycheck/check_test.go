@@ -245,7 +245,7 @@ func TestOrder(t *testing.T) {
 		"HTTP/3, early data":  {strings.Replace(http3(text, "false"), "enable_early_data: false,", "", 1), "listener second: enable_early_data is not false"},
 		"HTTP/3, the default": {http3(text, "null"), "listener second: enable_early_data is not false"},
 		"HTTP/3, streams":     {strings.Replace(http3(text, "false"), "max_concurrent_streams: 100,", "", 1), "listener second: quic_protocol_options.max_concurrent_streams"},
-		"HTTP/3, no buffer":   {strings.Replace(http3(text, "false"), "name: envoy.filters.http.buffer", "name: envoy.filters.http.buffer\n            disabled: true", 2), "the filter buffer is missing"},
+		"HTTP/3, no buffer":   {strings.Replace(http3(text, "false"), "name: envoy.filters.http.buffer", "name: envoy.filters.http.buffer\n            disabled: true", 2), "the filter buffer is disabled for"},
 		"swapped sockets":     {strings.NewReplacer("/run/proc.sock", "/run/authz.sock", "/run/authz.sock", "/run/proc.sock").Replace(text), ""}, // both serve both
 		"another's ext_authz": {strings.Replace(text, "          - name: envoy.filters.http.buffer\n", strings.Replace(strings.Replace(authz, "ordergate-authz", "login", 1), "failure_mode_allow: true", "failure_mode_allow: false", 1)+"\n          - name: envoy.filters.http.buffer\n", 1), ""},
 	} {

@@ -137,7 +137,7 @@ func (c *check) route(ch *chain, s *sample, r reached) {
 	if !n.Calls {
 		return
 	}
-	if f := ch.get(isBuffer); f != nil && !f.disabled && n.Settles && r.off(f) {
+	if f := ch.get(isBuffer); f != nil && n.Settles && r.off(f) {
 		c.find(where, "the filter buffer is disabled for "+request, "a settlement that is sent a byte at a time outlives its lock", "no "+f.name+" in typed_per_filter_config")
 	}
 	c.action(ch, where, request, n, r)
