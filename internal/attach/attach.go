@@ -42,6 +42,7 @@ type Need struct {
 	Writes  bool // it has any other
 	// Headers are those with an ID, for a filter that sees only the answers.
 	Headers []string
+	Cookies bool // an ID is in a cookie
 }
 
 // Of returns the plan of a configuration, which must have its defaults filled in. BackendTime is the
@@ -67,6 +68,7 @@ func needOf(r *config.Rule) Need {
 	n.Calls = r.Create != nil || r.Settle != nil || r.Once != nil
 	for _, id := range n.ids() {
 		n.Body = n.Body || inBody(id)
+		n.Cookies = n.Cookies || id.Cookie != ""
 		if id.Header != "" && !slices.Contains(n.Headers, id.Header) {
 			n.Headers = append(n.Headers, id.Header)
 		}

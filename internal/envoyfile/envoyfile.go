@@ -26,10 +26,9 @@ const (
 	Static = "static" // a whole bootstrap of Envoy, with ordergate beside it
 	Module = "module" // the same, with ordergate inside
 	// These two are patches, which tests/istio applies by Istio's own code.
-	Istio   = "istio"   // an AuthorizationPolicy and an EnvoyFilter
-	Higress = "higress" // an EnvoyFilter
-	// This is not run by the tests.
-	EnvoyGateway = "envoy-gateway" // its policies; the manifest was run with 1.9.1
+	Istio        = "istio"         // an AuthorizationPolicy and an EnvoyFilter
+	Higress      = "higress"       // an EnvoyFilter
+	EnvoyGateway = "envoy-gateway" // its policies
 	// These serve lookups, and send everything else to an Envoy.
 	Nginx   = "nginx"
 	Caddy   = "caddy"
@@ -170,6 +169,11 @@ func newPage(plan attach.Plan, o Options) (*page, error) {
 		}
 	} else if err := p.addServices(c); err != nil {
 		return nil, err
+	}
+	if o.Target == EnvoyGateway {
+		if err := p.checkGateway(); err != nil {
+			return nil, err
+		}
 	}
 	p.ByGet = p.routes("writes-by-get", plan.ByGet(!p.Module))
 	p.Settlements = p.routes("settlements", plan.Settlements())

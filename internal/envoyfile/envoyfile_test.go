@@ -154,6 +154,10 @@ func TestUnfit(t *testing.T) {
 		"any port":         {"listen: {proc: 127.0.0.1:0}\n" + rules + settles, nil, "listen.proc: 127.0.0.1:0 is any free port"},
 		"a backend's path": {rules + settles, func(o *envoyfile.Options) { o.Backend = "http://shop/" }, "--backend: "},
 		"injected YAML":    {rules + settles, func(o *envoyfile.Options) { o.Backend = "a }, x: {:80" }, "--backend: "},
+		"a cookie of Envoy Gateway": {
+			rules + "  - {name: look, match: {methods: [GET], path: /order}, id: {cookie: ORDER}, lookup: {filter: orders}}\n",
+			func(o *envoyfile.Options) { o.Target = envoyfile.EnvoyGateway }, "rule look has its ID in a header or a cookie",
+		},
 		"a short max_hold": {rules + strings.Replace(settles, "lock: l}", "lock: l, max_hold: 10s}", 1), nil, "rule settle ends calls after 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +205,7 @@ func TestProxies(t *testing.T) {
 		envoyfile.Caddy:        {"#   settle (POST", "forward_auth 127.0.0.1:9193", "reverse_proxy 127.0.0.1:10000"},
 		envoyfile.Traefik:      {"#   settle (POST", "address: http://127.0.0.1:9193/check/forward-auth", "QueryRegexp(`route`"},
 		envoyfile.APISIX:       {"#   settle (POST", "allow_degradation: true", `"arg_route", "~~"`},
-		envoyfile.EnvoyGateway: {"encode_raw_headers of ext_authz", "messageTimeout: 3s", "ip: { address: 127.0.0.1, port: 9192 }"},
+		envoyfile.EnvoyGateway: {"encode_raw_headers of ext_authz", "messageTimeout: 3s", "ip: { address: 127.0.0.1, port: 9192 }", "writableNamespaces: [ordergate]", "maxConnections: 6,", "{ method: HEAD, queryParams: ["},
 		envoyfile.Istio: {
 			"namespace: istio-system", "name: ordergate-proc", "message_timeout: 3s", "#     envoyExtAuthzGrpc:\n", "provider: { name: ordergate }", `queryParams: { "route": {`,
 			"endpoints: [{ address: 127.0.0.1, ports: { grpc: 9191 } }]", "host: orders # your Service\n",

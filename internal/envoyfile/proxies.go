@@ -44,6 +44,20 @@ func (p *page) Elsewhere() (rules []string) {
 	return rules
 }
 
+// RuleConnections is the part of the connections for writes that each rule of Envoy Gateway's route has.
+func (p *page) RuleConnections() int { return max(1, p.WriteConnections/(len(p.ByGet)+1)) }
+
+// checkGateway rejects rules that need what Envoy Gateway's policies cannot set.
+func (p *page) checkGateway() error {
+	for _, n := range p.Needs {
+		decided := n.Rule.Lookup != nil || n.Rule.Create != nil && n.Rule.Create.Dedup != nil
+		if decided && (len(n.Headers) > 0 || n.Cookies) {
+			return unfit("rule %s has its ID in a header or a cookie: Envoy Gateway cannot set encode_raw_headers, so ordergate would not see a second line of it", n.Rule.Name)
+		}
+	}
+	return nil
+}
+
 // Title is the name of the target.
 func (p *page) Title() string {
 	return map[string]string{Caddy: "Caddy", APISIX: "APISIX", Istio: "Istio", Higress: "Higress"}[p.Target]
