@@ -22,8 +22,8 @@ type Answer struct {
 type AnswerCondition struct {
 	Status AnswerStatuses `mapstructure:"status"` // 404, 2xx, or a list of them
 	// Header maps names, in any case, to RE2 patterns. A line of the header must match.
-	Header      map[string]string `mapstructure:"header"`
-	ContentType string            `mapstructure:"content_type"` // the media type, without parameters, in any case
+	Header      map[string]string `mapstructure:"header" form:"header"`
+	ContentType string            `mapstructure:"content_type" form:"lower"` // the media type, without parameters, in any case
 	// JSON maps dotted paths of members to a value, a list of values, {isnt: value} or {exists: false}.
 	JSON JSONTests `mapstructure:"json"`
 }
@@ -140,17 +140,6 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 		return nil, r.discard(path)
 	}
 	return tests, true
-}
-
-// ensureDefaults makes names of headers and types lower.
-func (a *Answer) ensureDefaults() {
-	for _, list := range [][]AnswerCondition{a.Done, a.Failed, a.Absent} {
-		for i := range list {
-			c := &list[i]
-			c.ContentType = strings.ToLower(c.ContentType)
-			lowerHeaders(c.Header)
-		}
-	}
 }
 
 // answer checks what answers mean.

@@ -137,8 +137,8 @@ type Redis struct {
 
 	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
 	// They are never printed.
-	Password         string `mapstructure:"-" secret:"password" json:"-"`
-	SentinelPassword string `mapstructure:"-" secret:"sentinel_password" json:"-"`
+	Password         Secret `mapstructure:"-" secret:"password" json:"-"`
+	SentinelPassword Secret `mapstructure:"-" secret:"sentinel_password" json:"-"`
 }
 
 // TLS configures the client for TLS with Redis. The zero value trusts the system's authorities

@@ -17,7 +17,8 @@ import (
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
-//	form          of text, for the schema: address, lock, mode or name
+//	form          of text: header (by itself, in a list or as keys) and lower become lower case;
+//	              for the schema: address, lock, mode or name
 //	need          what to give: the key must not be missing or empty
 //	change        what a reload cannot always change: restart, lock, answers or form, see [ChangeOf]
 //
@@ -154,6 +155,9 @@ func (d *document) fill(path string, v reflect.Value) {
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
 		}
+		if k.form == "header" || k.form == "lower" {
+			lower(f, k.form)
+		}
 		if !k.byDefault.IsValid() || !f.IsZero() || d.given(join(path, k.key)) || !d.applies(path, v, k) {
 			continue
 		}
@@ -164,6 +168,37 @@ func (d *document) fill(path string, v reflect.Value) {
 		f.Set(k.byDefault)
 	}
 	d.eachMapping(path, v, true, d.fill)
+}
+
+// lower converts a text to lower case, or the names of headers, in which they are compared. One that
+// is given in two cases stays as it is.
+func lower(f reflect.Value, form string) {
+	switch names := f.Interface().(type) {
+	case string:
+		if form == "lower" {
+			f.SetString(strings.ToLower(names))
+		} else {
+			f.SetString(lowerHeader(names))
+		}
+	case []string:
+		for i, name := range names {
+			names[i] = lowerHeader(name)
+		}
+	case map[string]string:
+		for name, value := range names {
+			if _, taken := names[lowerHeader(name)]; !taken {
+				delete(names, name)
+				names[lowerHeader(name)] = value
+			}
+		}
+	}
+}
+
+func lowerHeader(name string) string {
+	if headerName.MatchString(name) { // ToLower would also fold letters outside ASCII
+		return strings.ToLower(name)
+	}
+	return name
 }
 
 // applies reports whether a key is for the mapping that it stands in.
@@ -207,6 +242,8 @@ func (v *validator) keys(path string, s reflect.Value) {
 			v.reject(at, "excludes %s: give one of the two", k.not)
 		case k.need != "" && !v.required(path, k.key, !f.IsZero() || given && k.least.IsValid(), k.need):
 		case !given && (v.file != "" || f.IsZero()):
+		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
+			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
 		case len(k.choices) > 0:
 			v.oneOf(path, s, k)
 		case k.least.IsValid() && !inRange(f, k.least, k.most):

@@ -27,9 +27,6 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Redis = &Redis{}
 	}
 	doc.fill("", reflect.ValueOf(c).Elem())
-	if c.Answer != nil {
-		c.Answer.ensureDefaults()
-	}
 	for name, s := range c.Sources {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
@@ -186,10 +183,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 			r.FrontControllers = []string{"/index.php", "/"}
 		}
 	}
-	switch {
-	case r.Answer != nil:
-		r.Answer.ensureDefaults()
-	case !r.Pass && !doc.given(path+".answer"):
+	if r.Answer == nil && !r.Pass && !doc.given(path+".answer") {
 		r.Answer = c.Answer
 	}
 	others := OtherMethodsPass
@@ -200,11 +194,8 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{Format: FormatDigits}} // has the format of the ID in the answer
 	}
-	if r.Create != nil {
-		lowerHeader(&r.Create.Learn.ResponseHeader)
-		if r.Create.Dedup != nil {
-			r.Create.Dedup.ensureDefaults(doc, path+".create.dedup")
-		}
+	if r.Create != nil && r.Create.Dedup != nil {
+		r.Create.Dedup.ensureDefaults(doc, path+".create.dedup")
 	}
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
@@ -252,9 +243,6 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
 		})
 		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
-		for i := range s.By {
-			lowerHeader(&s.By[i].Header)
-		}
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
@@ -278,7 +266,6 @@ func (r *Rule) readsJSON() bool {
 
 // ensureDefaults sets no lengths for a UUID, since all UUIDs have the same length.
 func (id *ID) ensureDefaults(doc *document, path string) {
-	lowerHeader(&id.Header)
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:
@@ -296,23 +283,4 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	}
 	fill(doc, path+".min_length", &id.MinLength, 1)
 	fill(doc, path+".max_length", &id.MaxLength, longest)
-}
-
-// lowerHeaders converts the names of headers. One that is given in two cases stays as it is.
-func lowerHeaders(headers map[string]string) {
-	for name, value := range headers {
-		low := name
-		lowerHeader(&low)
-		if _, taken := headers[low]; !taken {
-			delete(headers, name)
-			headers[low] = value
-		}
-	}
-}
-
-// lowerHeader converts the name of a header to lower case, in which names are compared.
-func lowerHeader(name *string) {
-	if headerName.MatchString(*name) { // ToLower would also fold letters outside ASCII
-		*name = strings.ToLower(*name)
-	}
 }

@@ -130,12 +130,6 @@ func parseDocument(file string, data []byte, o Options) (*Config, *document, War
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
-	if o.uses("redis") {
-		c.Redis.readFiles(doc, o.Getenv)
-	}
-	if t := c.Listen.TLS; t != nil && o.uses("listen.tls") {
-		checkFiles(t.CA, t.Cert, t.Key, func(key, message string) { doc.report("listen.tls."+key, message) })
-	}
 	c.readSecrets(doc, o)
 	used, elsewhere := doc.divide(&o)
 	if err := invalid(used); err != nil {

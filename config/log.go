@@ -65,7 +65,6 @@ func (v *validator) decisionLog(path string, l *DecisionLog) {
 	for i, name := range l.Verdicts {
 		v.choice(path+".verdicts["+strconv.Itoa(i)+"]", name, Verdicts...)
 	}
-	v.variable(path+".secret_env", l.SecretEnv)
 	if l.IDs == IDsHashed && l.SecretFile+l.SecretEnv == "" {
 		v.rejectMissing(path, []string{"secret_file", "secret_env"}, "ids: %s needs a key: give secret_file or secret_env", IDsHashed)
 	}

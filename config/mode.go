@@ -177,7 +177,7 @@ func hundredths(text string) (n int, problem string) {
 // ensureDefaults replaces a share of all orders by the word.
 func (m *Mode) ensureDefaults(doc *document, path string) {
 	fill(doc, path, &m.Word, ModeEnforce)
-	lowerHeader(&m.Share.Header)
+	m.Share.Header = lowerHeader(m.Share.Header)
 	if m.Share == (Share{Orders: AllOrders}) {
 		m.Share = Share{}
 	}

@@ -42,7 +42,7 @@ type Once struct {
 	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
 	// done is stored.
 	MaxBody int      `mapstructure:"max_body" min:"0" max:"1048576"`
-	Headers []string `mapstructure:"headers"` // headers that are stored, in any case; default content-type and location
+	Headers []string `mapstructure:"headers" form:"header"` // headers that are stored, in any case; default content-type and location
 
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
@@ -236,9 +236,6 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	fill(doc, path+".max_body", &o.MaxBody, 64<<10)
 	if o.Headers == nil && !doc.given(path+".headers") {
 		o.Headers = []string{"content-type", "location"}
-	}
-	for i := range o.Headers {
-		lowerHeader(&o.Headers[i])
 	}
 	o.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict})
 	o.Mismatch.ensureDefaults(doc, path+".mismatch", Reply{Status: http.StatusUnprocessableEntity})

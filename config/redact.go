@@ -184,37 +184,12 @@ func namedSecret(key, value string, variables map[string]string) (secrets []stri
 // Secrets returns the secrets of a configuration, those that its files have by now included. They are
 // for a report that must have none.
 func (c *Config) Secrets() (secrets []string) {
-	var walk func(v reflect.Value)
-	walk = func(v reflect.Value) {
-		switch v.Kind() {
-		case reflect.Pointer:
-			walk(v.Elem())
-		case reflect.Slice:
-			for i := range v.Len() {
-				walk(v.Index(i))
-			}
-		case reflect.Map:
-			for _, name := range v.MapKeys() {
-				walk(v.MapIndex(name))
-			}
-		case reflect.Struct:
-			for i := range v.NumField() {
-				key, value := v.Type().Field(i).Tag.Get("mapstructure"), v.Field(i)
-				switch {
-				case key == "":
-				case value.Kind() != reflect.String:
-					walk(value)
-				case key == "-": // what was read from elsewhere
-					secrets = append(secrets, value.String())
-				case strings.HasSuffix(key, "_file") && secretName.MatchString(key):
-					if now, err := readSecretFile(value.String()); err == nil {
-						secrets = append(secrets, now)
-					}
-				}
-			}
+	newDocument("").eachSecret("", reflect.ValueOf(c).Elem(), func(s secretOf) {
+		secrets = append(secrets, s.field.String())
+		if now, err := readSecretFile(s.file); err == nil {
+			secrets = append(secrets, now)
 		}
-	}
-	walk(reflect.ValueOf(c))
+	}, nil)
 	return withParts(secrets)
 }
 

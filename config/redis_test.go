@@ -82,7 +82,7 @@ func TestPassword(t *testing.T) {
 				}
 				return
 			}
-			if got := mustParse(t, with("redis", tt.redis), e).Redis.Password; got != tt.password {
+			if got := mustParse(t, with("redis", tt.redis), e).Redis.Password; string(got) != tt.password {
 				t.Errorf("got %q, want %q", got, tt.password)
 			}
 		})
@@ -94,8 +94,8 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		Mode: "sentinel", Addresses: []string{"a:1"}, Master: "m", Username: "u", PasswordEnv: "PW", Password: "hunter2",
 		SentinelUsername: "s", SentinelPasswordFile: "pw", SentinelPassword: "hunter2", TLS: &TLS{CA: "ca.pem"},
 	}
-	c := &Config{Redis: r}
-	printed := []string{r.String()}
+	c := &Config{Redis: r, Log: Log{Decisions: &DecisionLog{Secret: "hunter2"}}}
+	var printed []string
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 		printed = append(printed,
 			fmt.Sprintf(verb, r), fmt.Sprintf(verb, *r), fmt.Sprintf(verb, c), fmt.Sprintf(verb, *c), fmt.Sprintf(verb, []Redis{*r}))
@@ -114,7 +114,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 			t.Errorf("printed as %s", text)
 		}
 	}
-	if got, want := r.String(), "{Mode:sentinel Addresses:[a:1] Master:m Database:0 Username:u PasswordFile: PasswordEnv:PW "+
+	if got, want := fmt.Sprintf("%+v", *r), "{Mode:sentinel Addresses:[a:1] Master:m Database:0 Username:u PasswordFile: PasswordEnv:PW "+
 		"SentinelUsername:s SentinelPasswordFile:pw SentinelPasswordEnv: Member: TLS:{CA:ca.pem Cert: Key: ServerName:} "+
 		"Password:(hidden) SentinelPassword:(hidden)}"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -20,7 +20,7 @@ type Reply struct {
 	Body        string `mapstructure:"body"`         // at most 64 KiB
 	BodyFile    string `mapstructure:"body_file"`    // read at start and at each reload, in place of Body
 	// Headers maps names, in any case, to values.
-	Headers map[string]string `mapstructure:"headers"`
+	Headers map[string]string `mapstructure:"headers" form:"header"`
 	// RetryAfter is sent in whole seconds, rounded up; 0 sends none.
 	RetryAfter time.Duration `mapstructure:"retry_after" min:"0s" max:"24h"`
 }
@@ -36,7 +36,6 @@ func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
 		fill(doc, path+".body", &r.Body, byDefault.Body)
 	}
 	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
-	lowerHeaders(r.Headers)
 	if r.BodyFile == "" {
 		return
 	}

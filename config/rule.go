@@ -117,12 +117,12 @@ const (
 // in the answer. [Config.EnsureDefaults] adds such an entry to a create rule without any. A
 // create learns IDs of the format of its first entry.
 type ID struct {
-	Path   string `mapstructure:"path"`   // the name of a {segment} of match.path
-	Query  string `mapstructure:"query"`  // a parameter
-	Header string `mapstructure:"header"` // a header, its name in any case
-	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
-	Form   string `mapstructure:"form"`   // a field of an urlencoded body
-	Cookie string `mapstructure:"cookie"` // a cookie
+	Path   string `mapstructure:"path"`                 // the name of a {segment} of match.path
+	Query  string `mapstructure:"query"`                // a parameter
+	Header string `mapstructure:"header" form:"header"` // a header, its name in any case
+	JSON   string `mapstructure:"json"`                 // dotted path of member names in the body
+	Form   string `mapstructure:"form"`                 // a field of an urlencoded body
+	Cookie string `mapstructure:"cookie"`               // a cookie
 
 	Optional bool `mapstructure:"optional"` // not in rules that settle, the same in all entries: a request may have no ID
 	// JSONType is how the ID is written. 42 and "42" are one order.
@@ -192,9 +192,9 @@ type Create struct {
 type Learn struct {
 	// Table means that no answer names its order: learn: table. The filter's followed tables do.
 	Table          bool   `mapstructure:"table"`
-	ResponseJSON   string `mapstructure:"response_json"`   // dotted path of a field
-	ResponseHeader string `mapstructure:"response_header"` // the name of a header, in any case
-	Pattern        string `mapstructure:"pattern"`         // RE2, searched in that text; its one group is the ID; default the whole text
+	ResponseJSON   string `mapstructure:"response_json"`                 // dotted path of a field
+	ResponseHeader string `mapstructure:"response_header" form:"header"` // the name of a header, in any case
+	Pattern        string `mapstructure:"pattern"`                       // RE2, searched in that text; its one group is the ID; default the whole text
 }
 
 // Settle holds a lock around the call.

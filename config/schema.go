@@ -93,8 +93,8 @@ func (b *schemaBuilder) limit(p schema, t reflect.Type, k declaration) {
 		}
 		p["enum"] = words
 	}
-	if k.form != "" {
-		p["pattern"] = map[string]string{"address": addressForm, "name": nameForm, "mode": socketMode.String(), "lock": `\{id\}`}[k.form]
+	if form := map[string]string{"address": addressForm, "name": nameForm, "mode": socketMode.String(), "lock": `\{id\}`}[k.form]; form != "" {
+		p["pattern"] = form
 	}
 	isTime := k.field.Type == reflect.TypeFor[time.Duration]()
 	if k.least.IsValid() && !isTime {

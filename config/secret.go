@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,45 +39,75 @@ func (s Secret) Format(state fmt.State, _ rune) {
 // LogValue returns [Secret.String], so logs contain no secrets.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// readSecrets reads the token, and the secrets of filters, locks and sources, from their files or
-// variables. It skips paths outside of o.Uses.
-func (c *Config) readSecrets(doc *document, o Options) {
-	if o.uses("listen.token_file") || o.uses("listen.token_env") {
-		c.Listen.Token = readLongSecret(doc, o.Getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
-	}
-	if l, path := c.Log.Decisions, "log.decisions"; l != nil && o.uses(path) {
-		l.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", l.SecretFile, l.SecretEnv)
-	}
-	for _, name := range sortedKeys(c.Filters) {
-		if f, path := c.Filters[name], join("filters", name); o.uses(path) {
-			f.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", f.SecretFile, f.SecretEnv)
-			c.Filters[name] = f
-		}
-	}
-	for _, name := range sortedKeys(c.Locks) {
-		if l, path := c.Locks[name], join("locks", name); o.uses(path) {
-			l.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", l.SecretFile, l.SecretEnv)
-			c.Locks[name] = l
-		}
-	}
-	for _, name := range sortedKeys(c.Sources) {
-		s, path := c.Sources[name], join("sources", name)
-		if missing := s.DSNFile == "" && s.DSNEnv != "" && o.Getenv(s.DSNEnv) == ""; !o.uses(path) || o.WithoutDSN && missing {
+// secretOf is a field for a secret, which the file has only by the name of a file or a variable.
+type secretOf struct {
+	field            reflect.Value
+	at, fileAt       string // the path of the key without _file and _env, and with _file
+	what             string
+	file, env        string
+	isShort, isForIt bool // it may be shorter than minSecret; the key is for this mapping
+}
+
+// eachSecret calls visit for the fields with secrets inside a struct, and then done, unless it is nil,
+// for the struct. It stores changed entries of maps.
+func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf), done func(path string, v reflect.Value)) {
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		key := f.Tag.Get("secret")
+		if key == "" {
 			continue
 		}
-		if s.Live() { // validate rejects a DSN of other kinds
-			s.DSN = Secret(readSecret(doc, o.Getenv, path+".dsn", "data source name", s.DSNFile, s.DSNEnv))
-			c.Sources[name] = s
-			s.checkTable(doc, path, o)
+		what := map[string]string{"dsn": "data source name", "sentinel_password": "password"}[key]
+		of := d.sibling(v, key+"_file")
+		visit(secretOf{
+			v.FieldByIndex(f.Index), join(path, key), join(path, of.key), cmp.Or(what, key),
+			v.FieldByName(f.Name + "File").String(), v.FieldByName(f.Name + "Env").String(),
+			key != "token" && key != "secret", d.applies(path, v, of),
+		})
+	}
+	d.eachMapping(path, v, true, func(path string, inner reflect.Value) {
+		if inner.Type() != reflect.TypeFor[Rule]() { // it has none
+			d.eachSecret(path, inner, visit, done)
 		}
-		if s.Feed() {
-			s.Password = Secret(readSecret(doc, o.Getenv, path+".password", "password", s.PasswordFile, s.PasswordEnv))
-			c.Sources[name] = s
-			if s.TLS != nil {
-				checkFiles(s.TLS.CA, s.TLS.Cert, s.TLS.Key, func(key, message string) { doc.report(path+".tls."+key, message) })
+	})
+	if done != nil {
+		done(path, v)
+	}
+}
+
+// readSecrets reads all secrets from their files or variables, and checks the files of TLS and the
+// tables. It skips paths outside of o.Uses.
+func (c *Config) readSecrets(doc *document, o Options) {
+	doc.eachSecret("", reflect.ValueOf(c).Elem(), func(s secretOf) {
+		missing := s.file == "" && s.env != "" && o.Getenv(s.env) == ""
+		if !o.uses(s.fileAt) && !o.uses(s.at+"_env") || !s.isForIt || o.WithoutDSN && missing && strings.HasSuffix(s.at, ".dsn") {
+			return
+		}
+		secret := readSecret(doc, o.Getenv, s.at, s.what, s.file, s.env)
+		if secret != "" && len(secret) < minSecret && !s.isShort {
+			key := s.fileAt
+			if s.env != "" {
+				key = s.at + "_env"
+			}
+			doc.report(key, fmt.Sprintf("the %s there is too short: give at least %d bytes", s.what, minSecret))
+		}
+		s.field.SetString(secret)
+	}, func(path string, v reflect.Value) {
+		report := func(key, message string) { doc.report(join(path, key), message) }
+		switch of := v.Interface().(type) {
+		case TLS:
+			if o.uses(path) {
+				checkFiles(of.CA, of.Cert, of.Key, report)
+			}
+		case ListenTLS:
+			if o.uses(path) {
+				checkFiles(of.CA, of.Cert, of.Key, report)
+			}
+		case Source:
+			if o.uses(path) {
+				of.checkTable(doc, path, o)
 			}
 		}
-	}
+	})
 }
 
 // checkTable calls o.CheckTable for a table, if its DSN was read and it has no violation yet.
@@ -90,19 +122,6 @@ func (s Source) checkTable(doc *document, path string, o Options) {
 		}
 		doc.report(path+key, oneLine(err.Error()))
 	}
-}
-
-// readLongSecret is readSecret for secrets of at least minSecret bytes.
-func readLongSecret(doc *document, getenv func(string) string, path, what, file, env string) Secret {
-	secret := readSecret(doc, getenv, path, what, file, env)
-	if secret != "" && len(secret) < minSecret {
-		key := path + "_file"
-		if env != "" {
-			key = path + "_env"
-		}
-		doc.report(key, fmt.Sprintf("the %s there is too short: give at least %d bytes", what, minSecret))
-	}
-	return Secret(secret)
 }
 
 // readSecret returns the content of a file or a variable. Its messages never quote the name of

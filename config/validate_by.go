@@ -7,11 +7,11 @@ import (
 
 // Place is where a request has a token that is no order's, such as a session. Exactly one is set.
 type Place struct {
-	Cookie string `mapstructure:"cookie"` // a cookie
-	Header string `mapstructure:"header"` // a header, its name in any case
-	Query  string `mapstructure:"query"`  // a parameter
-	Form   string `mapstructure:"form"`   // a field of an urlencoded body
-	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
+	Cookie string `mapstructure:"cookie"`               // a cookie
+	Header string `mapstructure:"header" form:"header"` // a header, its name in any case
+	Query  string `mapstructure:"query"`                // a parameter
+	Form   string `mapstructure:"form"`                 // a field of an urlencoded body
+	JSON   string `mapstructure:"json"`                 // dotted path of member names in the body
 }
 
 // ID returns the place as that of an ID.

@@ -13,7 +13,6 @@ const maxCapacity = 100_000_000_000
 func (v *validator) filter(path, name string, f Filter) {
 	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
-	v.variable(path+".secret_env", f.SecretEnv)
 	v.partNames(path, f)
 	v.inRedis(path, f)
 	v.snapshot(path+".snapshot", f)

@@ -35,7 +35,6 @@ func (v *validator) listen(c *Config) {
 			}
 		}
 	}
-	v.variable("listen.token_env", c.Listen.TokenEnv)
 	v.served(c)
 	v.exposed(&c.Listen)
 	v.listenTLS(&c.Listen)

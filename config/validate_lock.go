@@ -36,7 +36,6 @@ func (v *validator) lock(path, name string, l Lock) {
 	v.keyParts(path+".key", name)
 	v.ownKeysDiffer(path+".key", name)
 	v.literals(path+".key", name)
-	v.variable(path+".secret_env", l.SecretEnv)
 	isBy := v.config.IsBy(name)
 	switch at := path + ".keep_fence"; {
 	case isBy && l.KeepFence == 0 && v.given(at):

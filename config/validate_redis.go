@@ -33,10 +33,8 @@ func (v *validator) redis(r *Redis) {
 	}
 	v.redisAddresses(path+".addresses", r)
 	v.member(path+".member", r.Member)
-	v.variable(path+".password_env", r.PasswordEnv)
-	v.variable(path+".sentinel_password_env", r.SentinelPasswordEnv)
 	if r.Mode != RedisEmbedded {
-		v.login(path, "username", "password", r.Username, r.Password+r.PasswordFile+r.PasswordEnv)
+		v.login(path, "username", "password", r.Username, string(r.Password)+r.PasswordFile+r.PasswordEnv)
 		if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") && r.TLS != nil {
 			v.reject(path+".tls", "is not for a socket: remove it, or give host:port in addresses")
 		}
@@ -66,7 +64,7 @@ func (v *validator) sentinel(path string, r *Redis) {
 		v.reject(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
 	}
 	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,
-		r.SentinelPassword+r.SentinelPasswordFile+r.SentinelPasswordEnv)
+		string(r.SentinelPassword)+r.SentinelPasswordFile+r.SentinelPasswordEnv)
 }
 
 // maxMember is in bytes. It keeps a member's name readable after the change log adds the nonce
@@ -104,13 +102,6 @@ func (v *validator) embedded(path string, r *Redis) {
 	})
 	for _, key := range keys {
 		v.reject(join(path, key), "is not for mode %s, which runs inside this process: remove it", r.Mode)
-	}
-}
-
-// variable checks the name of an environment variable.
-func (v *validator) variable(path, name string) {
-	if name != "" && !variableName.MatchString(name) {
-		v.reject(path, "is not the name of an environment variable: names are letters, digits and _")
 	}
 }
 

@@ -47,13 +47,11 @@ func (v *validator) feed(path, name string, s Source) {
 		v.reject(path+".id", "%s is not the path of a member: give names with dots between them, %d bytes at most", quote(s.ID), maxFeedPath)
 	}
 	v.partColumns(path, name, s)
-	v.variable(path+".password_env", s.PasswordEnv)
 	v.login(path, "username", "password", s.Username, string(s.Password)+s.PasswordFile+s.PasswordEnv)
 	v.tls(path+".tls", s.TLS)
 }
 
 func (v *validator) table(path, name string, s Source) {
-	v.variable(path+".dsn_env", s.DSNEnv)
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
 		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "does not name the database: give one of dsn_file, dsn_env")
 	}
