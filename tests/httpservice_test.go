@@ -1,7 +1,10 @@
 package tests
 
 import (
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -151,6 +154,103 @@ func TestTraefikExample(t *testing.T) {
 		a.want(t, want.status, want.verdict)
 		if a.body != want.body {
 			t.Errorf("%s: body %q, want %q", uri, a.body, want.body)
+		}
+	}
+}
+
+// forwardAuth is what APISIX's plugin of that name is configured with.
+type forwardAuth struct {
+	URI             string
+	RequestHeaders  []string `yaml:"request_headers"`
+	UpstreamHeaders []string `yaml:"upstream_headers"`
+	ClientHeaders   []string `yaml:"client_headers"`
+	Degradation     bool     `yaml:"allow_degradation"`
+}
+
+// subrequest asks about a GET as the plugin of APISIX 3 does: with five headers of its own, and of the
+// client's those that request_headers names, the first value of each.
+func (f forwardAuth) subrequest(s *httpStack, uri string, header http.Header) answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), "GET", f.URI, nil)
+	must(s.t, err)
+	req.Header = http.Header{
+		"X-Forwarded-Proto": {"http"}, "X-Forwarded-Method": {"GET"}, "X-Forwarded-Host": {"shop"}, "X-Forwarded-Uri": {uri}, "X-Forwarded-For": {"192.0.2.1"},
+		"User-Agent": {"lua-resty-http/0.17.2 (Lua) ngx_lua/10028"},
+	}
+	for _, name := range f.RequestHeaders {
+		if v := header.Get(name); v != "" && req.Header.Get(name) == "" {
+			req.Header.Set(name, v)
+		}
+	}
+	resp, err := client.Do(req)
+	must(s.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	must(s.t, err)
+	a := answerOf(resp, body)
+	passed := f.ClientHeaders
+	if a.status < 300 {
+		passed = f.UpstreamHeaders
+	}
+	a.header = http.Header{}
+	for _, name := range passed {
+		a.header[http.CanonicalHeaderKey(name)] = resp.Header.Values(name)
+	}
+	a.verdict = a.header.Get("x-ordergate-verdict")
+	return a
+}
+
+// TestAPISIX replays the sub-requests of APISIX, with what is printed for it.
+func TestAPISIX(t *testing.T) {
+	needsSidecar(t, "it asks ordergate over HTTP")
+	t.Parallel()
+	const byHeader = "  - {name: by-header, match: {methods: [GET], path: /order}, id: {header: X-Order-Id, format: digits}, lookup: {filter: orders}}\n" +
+		"  - {name: by-cookie, match: {methods: [GET], path: /mine}, id: {cookie: ORDER, format: digits}, lookup: {filter: orders}}\n"
+	s := newHTTPStack(t, edit(t, "rules:\n", "rules:\n"+byHeader))
+	s.awaitRefusals()
+	cmd := exec.CommandContext(t.Context(), s.Build("./cmd/sidecar", false), "envoy", "--config", s.gate.ConfigFile(), "--for", "apisix")
+	cmd.Env = append(cmd.Environ(), "ORDERGATE_LISTEN_HTTP="+s.http)
+	text, err := cmd.Output()
+	must(t, err)
+	var file struct {
+		Routes []struct {
+			ID      string
+			Plugins struct {
+				Auth forwardAuth `yaml:"forward-auth"`
+			}
+		}
+	}
+	must(t, yaml.Unmarshal(text, &file))
+	var auth forwardAuth
+	for _, r := range file.Routes {
+		if r.ID == "reads" {
+			auth = r.Plugins.Auth
+		} else if r.Plugins.Auth.URI != "" {
+			t.Errorf("route %s asks, too", r.ID)
+		}
+	}
+	if !auth.Degradation {
+		t.Error("without ordergate, lookups do not go on")
+	}
+	for _, tt := range []struct {
+		uri, header, value, verdict string
+		status                      int
+	}{
+		{"/orders/5", "", "", "maybe", 200},
+		{"/orders/5?a=%2F", "X-Forwarded-Uri", "/orders/77", "maybe", 200},
+		{"/elsewhere", "", "", "", 200},
+		{"/orders/77", "", "", "absent", 404},
+		{"/orders/77", "X-Forwarded-Uri", "/orders/5", "absent", 404},
+		{"/orders/042", "", "", "invalid", 400},
+		{"/orders/5%2f6", "", "", "invalid", 400},
+		{"/order", "X-Order-Id", "5", "maybe", 200},
+		{"/order", "X-Order-Id", "77", "absent", 404},
+		{"/mine", "Cookie", "a=b; ORDER=77", "absent", 404},
+	} {
+		a := auth.subrequest(s, tt.uri, http.Header{tt.header: {tt.value}})
+		a.want(t, tt.status, tt.verdict)
+		if tt.status >= 300 && a.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: an answer of type %q", tt.uri, a.header.Get("Content-Type"))
 		}
 	}
 }

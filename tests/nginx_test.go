@@ -23,7 +23,7 @@ type httpStack struct {
 	reads, writes *backend
 }
 
-func newHTTPStack(t testing.TB) *httpStack {
+func newHTTPStack(t testing.TB, changes ...func(string) string) *httpStack {
 	t.Helper()
 	bed := bedtest.New(t)
 	s := &httpStack{
@@ -31,6 +31,9 @@ func newHTTPStack(t testing.TB) *httpStack {
 		reads: newBackend(t), writes: newBackend(t),
 	}
 	config := s.GateExample(s.server.Addr(), idFile(t, 10))
+	for _, change := range changes {
+		config = change(config)
+	}
 	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, "ORDERGATE_LISTEN_HTTP=127.0.0.1:0")
 	s.http = s.GateAddr(s.gate, "http")
 	return s
