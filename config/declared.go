@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // declaration is what the tags of a field say of its key:
@@ -19,6 +20,7 @@ import (
 //	not           a key that excludes this one
 //	form          of text: header (by itself, in a list or as keys) and lower become lower case;
 //	              for the schema: address, lock, mode or name
+//	reply         the default of a reply: status, retry_after and body
 //	need          what to give: the key must not be missing or empty
 //	change        what a reload cannot always change: restart, lock, answers or form, see [ChangeOf]
 //
@@ -35,6 +37,7 @@ type declaration struct {
 	only      []condition // one of which must hold
 	not, need string
 	form      string
+	reply     *Reply // the default of one; nil: none, or it depends on other keys
 	change    string
 }
 
@@ -95,6 +98,15 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 				c.words = strings.Split(words, ",")
 			}
 			k.only = append(k.only, c)
+		}
+		if text := f.Tag.Get("reply"); text != "" {
+			parts := strings.SplitN(text, " ", 3)
+			status, _ := strconv.Atoi(parts[0])
+			after, err := time.ParseDuration(parts[1])
+			if err != nil {
+				panic(t.Name() + "." + f.Name + ": reply " + text)
+			}
+			k.reply = &Reply{Status: status, RetryAfter: after, Body: parts[2]}
 		}
 		keys = append(keys, k)
 	}
@@ -157,6 +169,9 @@ func (d *document) fill(path string, v reflect.Value) {
 		}
 		if k.form == "header" || k.form == "lower" {
 			lower(f, k.form)
+		}
+		if k.reply != nil && d.applies(path, v, k) {
+			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
 		if !k.byDefault.IsValid() || !f.IsZero() || d.given(join(path, k.key)) || !d.applies(path, v, k) {
 			continue
@@ -226,6 +241,9 @@ func (d *document) sibling(v reflect.Value, key string) declaration {
 // keys checks the values of a struct, and of those inside it, against their declarations. It
 // skips values that a file does not have: they are defaults.
 func (v *validator) keys(path string, s reflect.Value) {
+	if r, ok := s.Interface().(Reply); ok {
+		v.reply(path, r)
+	}
 	var misplaced []string
 	for _, k := range v.keysOf(s.Type()) {
 		at, f := join(path, k.key), s.FieldByIndex(k.field.Index)

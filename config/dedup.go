@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/http"
 	"slices"
 	"time"
 )
@@ -18,24 +17,15 @@ type Dedup struct {
 	// Confirm is the name of a source, a table. No kind of filter is certain of a duplicate: it has
 	// IDs of creates that may have failed as well.
 	Confirm   string `mapstructure:"confirm"`
-	Duplicate Reply  `mapstructure:"duplicate"` // default 409 {"error":"order already exists"}
+	Duplicate Reply  `mapstructure:"duplicate" reply:"409 0s {\"error\":\"order already exists\"}"` // default 409 {"error":"order already exists"}
 	// OnUnavailable is what becomes of a create if the table does not answer in time.
 	OnUnavailable string `mapstructure:"on_unavailable" default:"forward" oneof:"forward refuse"`
 	// Unavailable is the answer to one that is refused; default 503, Retry-After 1s.
-	Unavailable Reply `mapstructure:"unavailable" only:"on_unavailable=refuse"`
+	Unavailable Reply `mapstructure:"unavailable" only:"on_unavailable=refuse" reply:"503 1s {\"error\":\"order cannot be looked up, try again\"}"`
 	// Timeout bounds one query of the table, with the wait for a connection.
 	Timeout time.Duration `mapstructure:"timeout" default:"200ms" min:"10ms" max:"5s"`
 	// MaxQueries bounds the queries at once, each on its own connection.
 	MaxQueries int `mapstructure:"max_queries" default:"8" min:"1" max:"1000"`
-}
-
-func (d *Dedup) ensureDefaults(doc *document, path string) {
-	d.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict, Body: `{"error":"order already exists"}`})
-	if d.OnUnavailable == OnUnavailableRefuse {
-		d.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{
-			Status: http.StatusServiceUnavailable, Body: `{"error":"order cannot be looked up, try again"}`, RetryAfter: time.Second,
-		})
-	}
 }
 
 // dedup checks the dedup of a rule with create.
@@ -48,10 +38,6 @@ func (v *validator) dedup(path string, r *Rule) {
 		v.reject(path+".create.dedup", "is for requests that name the new order: give id a place, such as {header: x-order-id}, or remove this")
 	}
 	path += ".create.dedup"
-	v.reply(path+".duplicate", d.Duplicate)
-	if d.OnUnavailable == OnUnavailableRefuse {
-		v.reply(path+".unavailable", d.Unavailable)
-	}
 	if key, _ := r.ByKey(); key != nil {
 		v.reject(path, "refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key")
 	}

@@ -194,9 +194,6 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{Format: FormatDigits}} // has the format of the ID in the answer
 	}
-	if r.Create != nil && r.Create.Dedup != nil {
-		r.Create.Dedup.ensureDefaults(doc, path+".create.dedup")
-	}
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
 	}
@@ -214,10 +211,6 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if !r.Pass {
 		r.Invalid.ensureDefaults(doc, path+".invalid", Reply{Status: http.StatusBadRequest})
 	}
-	if r.Lookup != nil {
-		r.Lookup.Absent.ensureDefaults(doc, path+".lookup.absent",
-			Reply{Status: http.StatusNotFound, Body: `{"error":"order not found"}`})
-	}
 	if create := r.Create; create != nil && create.Once != nil && len(create.Once.By) == 0 {
 		create.Once.By = OnceParts{OnceIdempotencyKey}
 	}
@@ -227,26 +220,11 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if o, at := r.ByKey(); o != nil {
 		o.ensureDefaults(doc, join(path, at), r, true)
 	}
-	if create := r.Create; create != nil && create.Lock != "" {
-		create.Busy.ensureDefaults(doc, path+".create.busy", Reply{
-			Status: http.StatusConflict, Body: `{"error":"order is being created, try again"}`, RetryAfter: time.Second,
-		})
-		create.Unavailable.ensureDefaults(doc, path+".create.unavailable", Reply{
-			Status: http.StatusServiceUnavailable, Body: `{"error":"orders cannot be created now, try again"}`, RetryAfter: time.Second,
-		})
-	}
 	if s := r.Settle; s != nil {
-		s.Busy.ensureDefaults(doc, path+".settle.busy", Reply{
-			Status: http.StatusConflict, Body: `{"error":"order is being settled, try again"}`, RetryAfter: time.Second,
-		})
-		s.Unavailable.ensureDefaults(doc, path+".settle.unavailable", Reply{
-			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
-		})
 		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
-		s.ensureDefaultsOfConditions(doc, path+".settle")
 	}
 }
 

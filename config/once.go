@@ -325,18 +325,11 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore || lock.Kind == LockQuorum):
 		v.reject(path, "is for a lock of kind %s, %s or %s: %s is of kind %s", LockExclusive, LockFair, LockWrite, quote(r.Settle.Lock), lock.Kind)
 	}
-	for _, only := range []struct {
-		key string
-		set bool
-	}{{"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
-		{"in_use", o.InUse.isSet()}, {"missing", o.Missing.isSet()}, {"unavailable", o.Unavailable.isSet()}, {"for", o.For != 0}} {
-		if only.key == "for" && r.IsBy() {
-			continue
-		}
-		if at := join(path, only.key); only.set || v.given(at) {
-			v.reject(at, "is for once with by: remove it")
-		}
+	keys := []string{"required", "wait", "lease", "hold", "in_use", "missing", "unavailable", "for"}
+	if r.IsBy() {
+		keys = keys[:len(keys)-1]
 	}
+	v.without(path, o, "is for once with by: remove it", keys...)
 	if r.IsBy() {
 		between(v, path+".for", o.For, 0, time.Hour)
 		v.onceOfTokens(path)
@@ -383,14 +376,7 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 
 // onceByKey checks stored answers by a key in the request.
 func (v *validator) onceByKey(path string, o *Once) {
-	for _, only := range []struct {
-		key string
-		set bool
-	}{{"name", o.Name != ""}, {"forget", len(o.Forget) > 0}} {
-		if at := join(path, only.key); only.set || v.given(at) {
-			v.reject(at, "is for once of an order, without by: remove it")
-		}
-	}
+	v.without(path, o, "is for once of an order, without by: remove it", "name", "forget")
 	v.onceParts(path, "by", o.By)
 	if slices.Equal(o.By, OnceParts{OnceBody}) && !v.given(path+".scope") {
 		v.reject(path+".by", "has the body alone, so a caller may get the answer of another: add {header: name}, or give scope ([]: all callers are one)")
@@ -399,9 +385,6 @@ func (v *validator) onceByKey(path string, o *Once) {
 	if v.given(path+".for") && v.given(path+".keep") {
 		v.reject(path+".for", "is another name of keep: remove one of the two")
 	}
-	v.reply(path+".in_use", o.InUse)
-	v.reply(path+".missing", o.Missing)
-	v.reply(path+".unavailable", o.Unavailable)
 	v.once(path, o)
 }
 
@@ -455,8 +438,6 @@ func (v *validator) once(path string, o *Once) {
 	for i, name := range o.Headers {
 		v.storedHeader(fmt.Sprintf("%s.headers[%d]", path, i), name)
 	}
-	v.reply(path+".duplicate", o.Duplicate)
-	v.reply(path+".mismatch", o.Mismatch)
 }
 
 var (

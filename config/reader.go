@@ -209,52 +209,24 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	}
 }
 
-// parametersType is the type of mappings of texts. Their names keep their case: some are
-// those of the backend.
-var parametersType = reflect.TypeFor[map[string]string]()
+// The types of mappings whose names keep their case: some are those of the backend. Those of a query
+// have a text or a list of texts each.
+var parametersType, queryType = reflect.TypeFor[map[string]string](), reflect.TypeFor[map[string]QueryValues]()
 
-// parameters reads a mapping of texts.
-func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string {
-	return eachParameter(r, n, path, shown, r.text)
-}
-
-// queryType is the type of the parameters that a rule matches by. Their names keep their case.
-var queryType = reflect.TypeFor[map[string]QueryValues]()
-
-// query reads parameters, each with a text or a list of texts.
-func (r *reader) query(n *yaml.Node, path, shown string) map[string][]string {
-	return eachParameter(r, n, path, shown, func(n *yaml.Node, at, atShown string) ([]string, bool) {
-		if n.Kind == yaml.SequenceNode {
-			return r.list(n, reflect.TypeFor[string](), at, atShown).([]string), true
-		}
-		text, ok := r.text(n, at, atShown)
-		return []string{text}, ok
-	})
-}
-
-// eachParameter reads the values of a mapping whose keys keep their case.
-func eachParameter[T any](r *reader, n *yaml.Node, path, shown string, read func(n *yaml.Node, at, atShown string) (T, bool)) map[string]T {
-	values := make(map[string]T)
+// parameters reads such a mapping, for which viper must have no map of any values: it would fold the
+// names.
+func (r *reader) parameters(n *yaml.Node, t reflect.Type, path, shown string) any {
+	values := reflect.MakeMap(t)
 	for key, value := range r.entries(n, path, shown) {
 		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
 		r.origins[at] = origin{line: key.Line, shown: atShown}
-		if v, ok := read(resolve(value), at, atShown); ok {
-			values[key.Value] = v
+		if v, ok := r.value(value, t.Elem(), at, atShown); ok {
+			values.SetMapIndex(reflect.ValueOf(key.Value), reflect.ValueOf(v).Convert(t.Elem()))
 		} else {
 			r.partlyRead[path] = true
 		}
 	}
-	return values
-}
-
-// text reads a text, and reports anything else.
-func (r *reader) text(n *yaml.Node, at, _ string) (string, bool) {
-	text, problem := scalar(n, reflect.TypeFor[string]())
-	if problem != "" {
-		r.report(at, problem)
-		return "", false
-	}
-	return text.(string), true
+	return values.Interface()
 }
 
 // idsType is the type of the only list that a file may replace with a single mapping.
@@ -300,10 +272,11 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.share(n, path, shown)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.structure(n, t, path, shown), true
-	case t == queryType && n.Kind == yaml.MappingNode:
-		return r.query(n, path, shown), true
-	case t == parametersType && n.Kind == yaml.MappingNode:
-		return r.parameters(n, path, shown), true
+	case (t == queryType || t == parametersType) && n.Kind == yaml.MappingNode:
+		return r.parameters(n, t, path, shown), true
+	case t == queryType.Elem() && n.Kind == yaml.ScalarNode:
+		text, ok := r.value(n, reflect.TypeFor[string](), path, shown)
+		return []string{fmt.Sprint(text)}, ok
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.named(n, t.Elem(), path, shown), true
 	case t == idsType && n.Kind == yaml.MappingNode:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,9 +23,6 @@ type Reply struct {
 	// RetryAfter is sent in whole seconds, rounded up; 0 sends none.
 	RetryAfter time.Duration `mapstructure:"retry_after" min:"0s" max:"24h"`
 }
-
-// isSet reports whether the file has any of the reply's keys.
-func (r *Reply) isSet() bool { return !reflect.ValueOf(*r).IsZero() }
 
 func (r *Reply) redirects() bool { return r.Status >= 300 && r.Status < 400 }
 

@@ -23,7 +23,7 @@ type Condition struct {
 	Geo     *GeoCondition   `mapstructure:"geo"`     // compares the distance of two members of a GEO set
 	Time    *TimeCondition  `mapstructure:"time"`    // a part of each day
 
-	Otherwise Reply `mapstructure:"otherwise"` // the answer if it does not hold; default 425, Retry-After 1s
+	Otherwise Reply `mapstructure:"otherwise" reply:"425 1s {\"error\":\"order is not ready to be settled, try again later\"}"` // the answer if it does not hold; default 425, Retry-After 1s
 }
 
 // ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
@@ -244,4 +244,9 @@ func DaysOf(entry string) (days []time.Weekday, ok bool) {
 			return days, true
 		}
 	}
+}
+
+// asksRedis reports whether a condition of the settlement is about a key.
+func (s *Settle) asksRedis() bool {
+	return slices.ContainsFunc(s.Require, func(c Condition) bool { return c.Key() != "" })
 }

@@ -170,7 +170,7 @@ type IDTime struct {
 type Lookup struct {
 	// Filter is the name of a filter.
 	Filter string `mapstructure:"filter" need:"the name of a filter"`
-	Absent Reply  `mapstructure:"absent"` // the answer; default 404 {"error":"order not found"}
+	Absent Reply  `mapstructure:"absent" reply:"404 0s {\"error\":\"order not found\"}"` // the answer; default 404 {"error":"order not found"}
 }
 
 // Create learns the ID of a new order from the backend's answer.
@@ -183,8 +183,8 @@ type Create struct {
 	// Lock is taken for the order that the request names, until its answer is learned: two
 	// creates of one ID do not run at once.
 	Lock        string `mapstructure:"lock" change:"lock"`
-	Busy        Reply  `mapstructure:"busy" only:"lock"`        // another create of the order runs; default 409, Retry-After 1s
-	Unavailable Reply  `mapstructure:"unavailable" only:"lock"` // Redis does not answer; default 503, Retry-After 1s
+	Busy        Reply  `mapstructure:"busy" only:"lock" reply:"409 1s {\"error\":\"order is being created, try again\"}"`              // another create of the order runs; default 409, Retry-After 1s
+	Unavailable Reply  `mapstructure:"unavailable" only:"lock" reply:"503 1s {\"error\":\"orders cannot be created now, try again\"}"` // Redis does not answer; default 503, Retry-After 1s
 }
 
 // Learn is the location of the new ID in the answer to a create. Exactly one of Table, ResponseJSON
@@ -201,12 +201,12 @@ type Learn struct {
 type Settle struct {
 	// Lock is the name of a lock.
 	Lock        string      `mapstructure:"lock" need:"the name of a lock" change:"lock"`
-	By          []Place     `mapstructure:"by"`          // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
-	Limit       *Limit      `mapstructure:"limit"`       // bounds the calls at once with the same second ID
-	Once        *Once       `mapstructure:"once"`        // the stored answer of the order
-	Require     []Condition `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
-	Busy        Reply       `mapstructure:"busy"`        // default 409, Retry-After 1s
-	Unavailable Reply       `mapstructure:"unavailable"` // without Redis, with too many settlements in flight, after a lost lease, or without a lock; default 503, Retry-After 1s
+	By          []Place     `mapstructure:"by"`                                                                                // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
+	Limit       *Limit      `mapstructure:"limit"`                                                                             // bounds the calls at once with the same second ID
+	Once        *Once       `mapstructure:"once"`                                                                              // the stored answer of the order
+	Require     []Condition `mapstructure:"require"`                                                                           // at most 16; all must hold, or the call is refused
+	Busy        Reply       `mapstructure:"busy" reply:"409 1s {\"error\":\"order is being settled, try again\"}"`             // default 409, Retry-After 1s
+	Unavailable Reply       `mapstructure:"unavailable" reply:"503 1s {\"error\":\"settlement is not available, try again\"}"` // without Redis, with too many settlements in flight, after a lost lease, or without a lock; default 503, Retry-After 1s
 	// MaxHold is the longest call. ordergate ends a longer one, and holds its lock.
 	MaxHold time.Duration `mapstructure:"max_hold" default:"10m" min:"1s" max:"24h"`
 

@@ -94,6 +94,16 @@ func (v *validator) rejectMissing(path string, keys []string, format string, arg
 	v.reject(path, format, args...)
 }
 
+// without rejects keys of a mapping that are given, or have a value.
+func (v *validator) without(path string, of any, message string, keys ...string) {
+	s := reflect.ValueOf(of).Elem()
+	for _, key := range keys {
+		if at := join(path, key); v.given(at) || !s.FieldByIndex(v.sibling(s, key).field.Index).IsZero() {
+			v.reject(at, "%s", message)
+		}
+	}
+}
+
 // required returns has. It reports a violation if the key is missing or empty.
 func (v *validator) required(path, key string, has bool, what string) bool {
 	if has {

@@ -60,14 +60,9 @@ func (v *validator) by(path string, r *Rule) {
 		v.reject(at, "has %d places: at most %d are allowed", len(s.By), maxParts)
 	}
 	rule := path[:len(path)-len(".settle")]
-	for _, only := range []struct {
-		key string
-		set bool
-	}{{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"lookup", r.Lookup != nil}, {"settle.limit", s.Limit != nil}, {"settle.require", len(s.Require) > 0}} {
-		if here := join(rule, only.key); only.set || v.given(here) {
-			v.reject(here, "is for an order, and settle.by names none: remove one of the two")
-		}
-	}
+	const message = "is for an order, and settle.by names none: remove one of the two"
+	v.without(rule, r, message, "id", "parts", "lookup")
+	v.without(path, s, message, "limit", "require")
 	var earlier []idLocation
 	for i, p := range s.By[:min(len(s.By), maxParts)] {
 		here := fmt.Sprintf("%s[%d]", at, i)

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // limit checks the limit of a rule with settle.
 func (v *validator) limit(path string, r Rule) {
@@ -45,31 +48,19 @@ func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 		return
 	}
 	p := places[0]
-	forms, jsons := 0, 0
-	for i, id := range r.IDs {
-		for _, o := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {
-			switch o.key {
-			case "form":
-				forms++
-			case "json":
-				jsons++
-			}
-			if !mayBeTakenFor(p, o, r.Backend) {
-				continue
-			}
-			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
-				quote(p.name), quote(o.name), o.entry)
+	orders := v.orderPlaces(path, &r)
+	if i := slices.IndexFunc(orders, func(o idLocation) bool { return mayBeTakenFor(p, o, r.Backend) }); i >= 0 {
+		v.reject(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
+			quote(p.name), quote(orders[i].name), orders[i].entry)
+		return
+	}
+	for _, o := range v.partPlaces(path, &r) {
+		if mayBeTakenFor(p, o, r.Backend) {
+			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: limit by an ID of another name", quote(p.name), quote(o.name), o.entry)
 			return
 		}
 	}
-	for _, name := range r.PartNames() {
-		for _, o := range v.locationsOf(join(path+".parts", name), r.Parts[name]) {
-			if mayBeTakenFor(p, o, r.Backend) {
-				v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: limit by an ID of another name", quote(p.name), quote(o.name), o.entry)
-				return
-			}
-		}
-	}
+	forms, jsons := countBodies(orders)
 	if n := len(r.IDs); p.key == "json" && forms == n && n > 0 || p.key == "form" && jsons == n && n > 0 {
 		v.reject(join(p.entry, p.key), "stands in a body of another type than the order's ID: no request has both")
 	}

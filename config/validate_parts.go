@@ -71,10 +71,7 @@ func (v *validator) partDiffers(path string, places, earlier []idLocation, r Rul
 		return
 	}
 	p := places[0]
-	var orders []idLocation
-	for i, id := range r.IDs {
-		orders = append(orders, v.locationsOf(v.idPath(path, i, len(r.IDs)), id)...)
-	}
+	orders := v.orderPlaces(path, &r)
 	for _, o := range append(slices.Clone(orders), earlier...) {
 		if mayBeTakenFor(p, o, r.Backend) {
 			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: locate the part by another name", quote(p.name), quote(o.name), o.entry)
@@ -88,6 +85,21 @@ func (v *validator) partDiffers(path string, places, earlier []idLocation, r Rul
 	if p.key == "json" && inForm || p.key == "form" && inJSON {
 		v.reject(join(p.entry, p.key), "stands in a body of another type than the order's ID or another part: no request has both")
 	}
+}
+
+// orderPlaces returns the locations of the order's ID, and partPlaces those of its parts.
+func (v *validator) orderPlaces(rule string, r *Rule) (places []idLocation) {
+	for i, id := range r.IDs {
+		places = append(places, v.locationsOf(v.idPath(rule, i, len(r.IDs)), id)...)
+	}
+	return places
+}
+
+func (v *validator) partPlaces(rule string, r *Rule) (places []idLocation) {
+	for _, name := range r.PartNames() {
+		places = append(places, v.locationsOf(join(rule+".parts", name), r.Parts[name])...)
+	}
+	return places
 }
 
 // countBodies counts the locations in a form and in JSON.

@@ -66,7 +66,6 @@ func (v *validator) condition(path string, c *Condition, r *Rule) {
 	if len(kinds) == 1 {
 		v.conditionIsNoLock(path, c, r)
 	}
-	v.reply(path+".otherwise", c.Otherwise)
 }
 
 // conditionParts rejects a condition on an order's ID without its parts, and a key that the

@@ -41,7 +41,6 @@ func (v *validator) rule(path string, r Rule) {
 	if r.Answer != v.config.Answer {
 		v.answer(path+".answer", r.Answer)
 	}
-	v.reply(path+".invalid", r.Invalid)
 	if r.Lookup == nil && r.Create == nil && r.Settle == nil && r.Once == nil {
 		v.rejectMissing(path, []string{"lookup", "create", "settle", "once", "pass"}, "does nothing: give it lookup, create, settle, once or pass")
 	}
@@ -51,7 +50,6 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	if r.Lookup != nil {
 		v.filterReference(path+".lookup", r.Lookup.Filter)
-		v.reply(path+".lookup.absent", r.Lookup.Absent)
 	}
 	if r.Create != nil {
 		v.filterReference(path+".create", r.Create.Filter)
@@ -68,18 +66,10 @@ func (v *validator) rule(path string, r Rule) {
 // pass rejects the keys that a rule with pass ignores. A user who sets them expects the gate to
 // check the requests.
 func (v *validator) pass(path string, r Rule) {
-	given := []struct {
-		key string
-		set bool
-	}{
-		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid.isSet()}, {"answer", r.Answer != nil},
-		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil},
-	}
-	for _, g := range given {
-		if at := join(path, g.key); g.set || v.given(at) {
-			v.reject(at, "is not for a rule with pass, which exempts its requests: remove one of the two")
-			v.discarded[at] = true // so that nothing in it is checked
-		}
+	keys := []string{"id", "parts", "invalid", "answer", "json_without_type", "lookup", "create", "settle", "once"}
+	v.without(path, &r, "is not for a rule with pass, which exempts its requests: remove one of the two", keys...)
+	for _, key := range keys {
+		v.discarded[join(path, key)] = true // so that nothing in it is checked
 	}
 	if r.Match.OtherMethods == OtherMethodsRefuse && r.Settle == nil {
 		v.reject(path+".match.other_methods", "is not for a rule with pass, which refuses nothing: remove one of the two")
@@ -117,8 +107,6 @@ func (v *validator) createLock(path string, r Rule) {
 	case len(r.IDs) > 0 && len(v.locationsOf(v.idPath(path, 0, len(r.IDs)), r.IDs[0])) == 0:
 		v.reject(at+".lock", "is for creates that name their order, and id has no location: give it one, or use create.once")
 	}
-	v.reply(at+".busy", r.Create.Busy)
-	v.reply(at+".unavailable", r.Create.Unavailable)
 }
 
 func (v *validator) settle(path string, r *Rule) {
@@ -128,8 +116,6 @@ func (v *validator) settle(path string, r *Rule) {
 	}
 	v.by(path, r)
 	v.require(path, r)
-	v.reply(path+".busy", s.Busy)
-	v.reply(path+".unavailable", s.Unavailable)
 	between(v, path+".max_in_flight_per_client", s.MaxInFlightPerClient, 1, max(s.MaxInFlight, 1))
 	v.holdCoversInFlight(path, s)
 }
@@ -254,18 +240,14 @@ func (v *validator) query(path string, r Rule) {
 				v.reject(here, "%s is not a value to match by: values are 1 to 256 visible characters of ASCII but & ; and #, as a request has them, with a letter or digit", quote(value))
 			}
 		}
-		for i, id := range r.IDs {
-			for _, place := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {
-				if lastName(place) == squash(name) {
-					v.reject(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
-				}
+		for _, place := range v.orderPlaces(path, &r) {
+			if lastName(place) == squash(name) {
+				v.reject(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
 			}
 		}
-		for _, part := range r.PartNames() {
-			for _, place := range v.locationsOf(join(path+".parts", part), r.Parts[part]) {
-				if lastName(place) == squash(name) {
-					v.reject(here, "may be taken for %s of %s: match by another parameter", quote(place.name), place.entry)
-				}
+		for _, place := range v.partPlaces(path, &r) {
+			if lastName(place) == squash(name) {
+				v.reject(here, "may be taken for %s of %s: match by another parameter", quote(place.name), place.entry)
 			}
 		}
 	}
