@@ -42,13 +42,13 @@ var chainOrder = []string{
 // Higress, whose routes have other owners.
 var open = map[string][]string{
 	"istio": {
-		"there is no access log", "route writes: no limit for each client on POST of rule commission-settle", "lookups and writes share the cluster",
+		"there is no access log", "route writes-by-get: no limit for each client on GET of rule pay-by-link", "route writes: no limit for each client on POST of rule commission-settle", "lookups and writes share the cluster",
 		"http.max_requests_per_io_cycle is not 1", "no resource monitor bounds the connections", "no resource monitor bounds the memory",
 	},
 	"higress": {
-		"there is no access log", "no limit for each client on POST of rule commission-settle", "lookups and writes share the cluster",
+		"there is no access log", "no limit for each client on GET of rule pay-by-link", "no limit for each client on POST of rule commission-settle", "lookups and writes share the cluster",
 		"http.max_requests_per_io_cycle is not 1", "no resource monitor bounds the connections", "no resource monitor bounds the memory",
-		"it has no timeout for GET", "it has no timeout for HEAD", "it has no timeout for POST of rule order-create", "it has no timeout for POST of rule commission-settle",
+		"it has no timeout for GET of rule order-lookup", "it has no timeout for HEAD", "it has no timeout for GET of rule pay-by-link", "it has no timeout for POST of rule order-create", "it has no timeout for POST of rule commission-settle",
 	},
 }
 
@@ -162,7 +162,7 @@ func newBed(t *testing.T) *bed {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b.backend = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
+		if r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, "/pay") {
 			b.fences <- r.Header.Get("x-ordergate-fence")
 		}
 	}))
@@ -182,6 +182,7 @@ func newBed(t *testing.T) *bed {
 		}
 		config = strings.ReplaceAll(config, from, to)
 	}
+	config += "\n  - name: pay-by-link\n    match: {methods: [GET], path: \"/pay/{id}\"}\n    id: {path: id, format: digits}\n    settle: {lock: settlement}\n"
 	must(t, os.WriteFile(b.file, []byte(config), 0o600))
 	eventually(t, "Redis", func() bool { _, err := os.Stat(dir + "/redis.sock"); return err == nil })
 	b.gate = b.process(b.binary, "serve", "--config", b.file)
@@ -354,8 +355,10 @@ func (b *bed) requests(t *testing.T, target string) {
 	want("404 absent", "POST", "/orders/777/settle")
 	want("200", "POST", "/orders/5/settle", "x-ordergate-fence", "99999999999999999999")
 	want("200", "POST", "/orders/5/settle")
+	want("200", "GET", "/pay/5")
+	want("400 invalid", "GET", "/pay/5;x=1")
 	var last string
-	for range 2 {
+	for range 3 {
 		fence := <-b.fences
 		if len(fence) != 16 || fence <= last {
 			t.Errorf("fence %q after %q", fence, last)
@@ -383,6 +386,7 @@ func (b *bed) requests(t *testing.T, target string) {
 	_, _ = b.gate.Process.Wait()
 	want(map[string]string{"istio": "200", "higress": "503"}[target], "GET", "/orders/5")
 	want("503", "POST", "/orders/5/settle")
+	want("503", "GET", "/pay/5")
 }
 
 func freePort(t *testing.T) string {
