@@ -79,6 +79,7 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	g.LogDecisionsTo(gatetest.Decisions(true))
+	g.TraceTo(gatetest.Tracer{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

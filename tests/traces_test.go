@@ -107,7 +107,7 @@ func attributesOf(s *tracepb.Span) map[string]string {
 	all := make(map[string]string)
 	for _, kv := range s.Attributes {
 		switch text := kv.Value.GetStringValue(); {
-		case kv.Key == "ordergate.request", kv.Key == "ordergate.fence": // of each its own
+		case kv.Key == "ordergate.fence": // of each its own
 		case text != "":
 			all[kv.Key] = text
 		default:

@@ -29,6 +29,7 @@ import (
 	"github.com/ordergate/ordergate/internal/page"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/tracing"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -114,10 +115,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.Close()
 		return nil, err
 	}
-	if err := m.openTraces(ctx); err != nil {
-		m.Close()
-		return nil, err
-	}
+	m.openTraces(ctx)
 	next, err := m.prepare(ctx, c)
 	if err != nil {
 		m.Close()
@@ -167,16 +165,19 @@ func (m *Engine) openDecisionLog() (err error) {
 	return nil
 }
 
-// openTraces begins to send traces, if the environment asks for them.
-func (m *Engine) openTraces(ctx context.Context) (err error) {
+// openTraces begins to send traces, if the environment asks for them. A variable that is for other programs,
+// too, does not keep this one from its start.
+func (m *Engine) openTraces(ctx context.Context) {
 	if !tracing.Enabled() {
-		return nil
+		return
 	}
-	m.tracer, err = tracing.New(ctx, tracing.Options{Version: m.version, Instance: m.process, Order: m.decisions.Order, Logger: m.log})
-	if err == nil {
-		m.metrics.Traces(m.tracer.Dropped)
+	t, err := tracing.New(ctx, tracing.Options{Version: m.version, Instance: m.process, Order: m.decisions.Order, Logger: m.log})
+	if err != nil {
+		m.log.Warn("no traces are sent", "error", err, runbook.SpansDropped.Do("correct the variable that error names, and restart"))
+		return
 	}
-	return err
+	m.tracer = t
+	m.metrics.Traces(t.Dropped)
 }
 
 // filterUnit is a filter with its loader, its measures and its verifier.

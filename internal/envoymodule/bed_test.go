@@ -247,6 +247,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 		b.t.Fatal(err)
 	}
 	g.LogDecisionsTo(gatetest.Decisions(true))
+	g.TraceTo(gatetest.Tracer{})
 	return g
 }
 

@@ -59,6 +59,7 @@ func newBench(t testing.TB, observe bool) *bench {
 	if b.gate, err = gate.New(policies, b.record, time.Now); err != nil {
 		t.Fatal(err)
 	}
+	b.gate.TraceTo(gatetest.Tracer{})
 	return b
 }
 

@@ -63,6 +63,8 @@ func (o *origin) trace() string { return traceIn(o.parent) }
 // headerTraceParent is the header of W3C's Trace Context.
 const headerTraceParent = "traceparent"
 
+const sizeOfTraceParent = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+
 // originOf returns the IDs of a request, which it shares memory with.
 func originOf(req *order.Request) origin {
 	parent, times := "", 0
@@ -80,13 +82,14 @@ func originOf(req *order.Request) origin {
 	if times != 1 || req.TraceParent != "" {
 		parent = req.TraceParent
 	}
+	parent = parent[:min(len(parent), sizeOfTraceParent)] // what a later version has behind it means nothing here
 	return origin{request: requestID(req.Header), parent: parent}
 }
 
 // traceIn returns the trace ID in a traceparent, "" if there is none.
 func traceIn(parent string) string {
-	const version, trace, rest = len("00-"), 32, len("-0123456789abcdef-01")
-	if len(parent) < version+trace+rest || parent[version-1] != '-' || parent[version+trace] != '-' {
+	const version, trace = len("00-"), 32
+	if len(parent) < sizeOfTraceParent || parent[version-1] != '-' || parent[version+trace] != '-' {
 		return ""
 	}
 	id := parent[version : version+trace]

@@ -47,12 +47,11 @@ func (g *Gate) TraceTo(t Tracer) { g.tracer = t }
 
 // exemplar returns the ID of a sampled trace, for a metric; "": there is none.
 func (g *Gate) exemplar(from *origin) string {
-	const flags = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0")
 	if g.tracer == nil {
 		return ""
 	}
 	id := from.trace()
-	if id == "" || !isOdd(from.parent[flags]) {
+	if id == "" || !isOdd(from.parent[sizeOfTraceParent-1]) {
 		return ""
 	}
 	return id
@@ -126,7 +125,7 @@ func (c *Call) traceLearned(start time.Time, err error) {
 		return
 	}
 	t := &Trace{
-		LoggedDecision: LoggedDecision{Rule: c.Rule(), Action: ActionCreate, Observed: c.Observed(), Offset: -1, Request: plain(c.origin.request)},
+		LoggedDecision: LoggedDecision{Rule: c.Rule(), Action: ActionCreate, Observed: c.Observed(), Offset: -1},
 		TraceParent:    c.origin.parent, Failed: err != nil, Span: Span{SpanLearn, start, c.gate.now()},
 	}
 	if id := c.learnedID.Load(); id != nil {

@@ -3,6 +3,8 @@ package tracing
 import (
 	"context"
 	"log/slog"
+	"os"
+	"strconv"
 	"sync/atomic"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -21,10 +23,9 @@ type exporter struct {
 	end     context.CancelFunc
 }
 
-func newExporter(to sdktrace.SpanExporter, room int64, log *slog.Logger) *exporter {
+func newExporter(to sdktrace.SpanExporter, log *slog.Logger) *exporter {
 	e := &exporter{SpanExporter: to, failing: recurring.New(log, slog.LevelWarn, "traces cannot be sent", "traces are sent again",
 		runbook.SpansDropped.Do("repair what error names; spans are dropped until then"))}
-	e.room.Store(room)
 	e.ending, e.end = context.WithCancel(context.Background())
 	return e
 }
@@ -50,7 +51,21 @@ func (e *exporter) close() {
 
 // processor returns a processor that sends spans in the background.
 func (e *exporter) processor() sdktrace.SpanProcessor {
-	return &bounded{sdktrace.NewBatchSpanProcessor(e), e}
+	queue := size("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize)
+	batch := min(size("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", sdktrace.DefaultMaxExportBatchSize), queue)
+	e.room.Store(int64(queue))
+	return &bounded{sdktrace.NewBatchSpanProcessor(e, sdktrace.WithMaxQueueSize(queue), sdktrace.WithMaxExportBatchSize(batch)), e}
+}
+
+// maxSize bounds a size, in spans. The SDK allocates the queue at the start.
+const maxSize = 1 << 20
+
+// size returns the value of a variable. The SDK would panic if it is negative.
+func size(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
+		return min(n, maxSize)
+	}
+	return otherwise
 }
 
 // bounded is the SDK's processor, which drops what does not fit into its queue without a count. So it

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -71,18 +70,10 @@ func New(ctx context.Context, opts Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces by the variables OTEL_*: %w", err)
 	}
-	t := &Tracer{exporter: newExporter(to, queueSize(), opts.Logger), order: opts.Order}
+	t := &Tracer{exporter: newExporter(to, opts.Logger), order: opts.Order}
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithSpanProcessor(t.exporter.processor()))
 	t.tracer = t.provider.Tracer("github.com/ordergate/ordergate", trace.WithInstrumentationVersion(opts.Version))
 	return t, nil
-}
-
-// queueSize returns how many spans may wait, as the SDK reads it.
-func queueSize() int64 {
-	if n, err := strconv.Atoi(os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE")); err == nil && n > 0 {
-		return int64(n)
-	}
-	return sdktrace.DefaultMaxQueueSize
 }
 
 // Dropped returns how many spans were dropped.
@@ -165,7 +156,6 @@ func (t *Tracer) attributes(g *gate.Trace) []attribute.KeyValue {
 	}
 	text("reason", g.Reason)
 	text("order", t.order(g.Order))
-	text("request", g.Request)
 	text("fence", g.Fence)
 	text("outcome", g.Outcome)
 	if g.Status > 0 {

@@ -62,6 +62,7 @@ func TestHangs(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+l.Addr().String())
 			t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 			t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+			t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "-1")
 			tracer, err := New(t.Context(), opts)
 			if err != nil {
 				t.Fatal(err)
