@@ -109,25 +109,6 @@ func within(path, outer string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// schemaPath turns "filters.orders.kind" into "filters.*.kind" and
-// "rules[3].id" into "rules[].id".
-func schemaPath(path string) string {
-	var b strings.Builder
-	for i, part := range strings.Split(path, ".") {
-		if i > 0 {
-			b.WriteByte('.')
-		}
-		if name, _, isList := strings.Cut(part, "["); isList {
-			b.WriteString(name + "[]")
-		} else if i == 1 && isNamed(b.String()) {
-			b.WriteByte('*')
-		} else {
-			b.WriteString(part)
-		}
-	}
-	return b.String()
-}
-
 // isNamed reports whether a section, written with its dot, holds named entries.
 func isNamed(section string) bool {
 	return section == "filters." || section == "sources." || section == "locks."

@@ -91,8 +91,6 @@ func TestVariablesThatAreWrong(t *testing.T) {
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: "stale" is not one of {window: 500ms}, none`}},
 		{"freshness without a unit", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "window: 200"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: window: "200" has no unit: write it as a duration such as 30s or 100ms`}},
-		{"freshness of before", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 200ms"},
-			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: bounded is no longer supported: write {window: 200ms}, which refuses no order that exists`}},
 		{"freshness out of range", with("filters", "{orders: {freshness: {window: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "window: 2m"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS.window: 2m is out of range: 100ms to 10s are allowed`}},
 		{"neither true nor false", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SHARE_LOAD": "yes"},

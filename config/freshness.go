@@ -26,12 +26,6 @@ var freshnessType = reflect.TypeFor[Freshness]()
 // freshnessForms lists the valid forms for a message.
 const freshnessForms = "{" + FreshnessWindow + ": 500ms}, " + FreshnessNone
 
-// Modes of earlier versions. The validator rejects them and suggests a window.
-const (
-	freshnessBarrier = "barrier"
-	freshnessBounded = "bounded"
-)
-
 // windowMapping is the form of [Freshness] as a mapping.
 type windowMapping struct {
 	Window time.Duration `mapstructure:"window"` // how long after a read of the change log a miss is absent, 100ms to 10s
@@ -42,10 +36,6 @@ type windowMapping struct {
 func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		if problem := oldFreshness(n); problem != "" {
-			r.report(path, problem)
-			break
-		}
 		if d, ok := r.structure(n, reflect.TypeFor[windowMapping](), path, shown)["window"].(time.Duration); ok {
 			return Freshness{Mode: FreshnessWindow, Window: d}, true
 		}
@@ -77,10 +67,7 @@ func freshnessOf(text string) (f Freshness, problem string) {
 	}
 	key, value, isMapping := strings.Cut(inner, ":")
 	key = strings.TrimSpace(key)
-	switch {
-	case isMapping && key == freshnessBounded:
-		return Freshness{}, notBounded(value)
-	case !isMapping || key != FreshnessWindow:
+	if !isMapping || key != FreshnessWindow {
 		return Freshness{Mode: text}, ""
 	}
 	d, problem := fromText(value, reflect.TypeFor[time.Duration]())
@@ -88,24 +75,6 @@ func freshnessOf(text string) (f Freshness, problem string) {
 		return Freshness{}, FreshnessWindow + ": " + problem
 	}
 	return Freshness{Mode: FreshnessWindow, Window: d.(time.Duration)}, ""
-}
-
-// oldFreshness returns the message for a mapping of an earlier version; "" for another one.
-func oldFreshness(n *yaml.Node) string {
-	if len(n.Content) != 2 || resolve(n.Content[0]).Value != freshnessBounded {
-		return ""
-	}
-	return notBounded(resolve(n.Content[1]).Value)
-}
-
-// notBounded returns the message for "bounded: 200ms". It suggests a window, with the time of
-// the old bound if that is valid.
-func notBounded(bound string) string {
-	window := DefaultWindow
-	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= maxWindow {
-		window = d
-	}
-	return fmt.Sprintf("%s is no longer supported: write {%s: %s}, which refuses no order that exists", freshnessBounded, FreshnessWindow, number(window))
 }
 
 func (v *validator) freshness(path string, f Filter) {
@@ -116,10 +85,6 @@ func (v *validator) freshness(path string, f Filter) {
 		if w != 0 {
 			v.reject(path, "has a time, which is for %s only: remove one of the two", FreshnessWindow)
 		}
-	case freshnessBarrier:
-		v.reject(path, "%s is no longer supported: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
-	case freshnessBounded:
-		v.reject(path, "%s", notBounded(""))
 	default:
 		v.reject(path, "%s is not one of %s", quote(f.Freshness.Mode), freshnessForms)
 	}

@@ -38,13 +38,6 @@ func TestFreshness(t *testing.T) {
 		{"zero", "{window: 0s}", Freshness{}, []string{`2: filters.orders.freshness.window: 0s is out of range: 100ms to 10s are allowed`}},
 		{"zero, in quotes", `"window: 0s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 0s is out of range: 100ms to 10s are allowed`}},
 		{"long, in quotes", `"window: 11s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 11s is out of range: 100ms to 10s are allowed`}},
-
-		{"barrier", "barrier", Freshness{}, []string{`2: filters.orders.freshness: barrier is no longer supported: write {window: 500ms}, the default, or remove this`}},
-		{"bounded", "{bounded: 200ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 200ms}, which refuses no order that exists`}},
-		{"bounded, over lines", "\n      bounded: 1m", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
-		{"bounded, in quotes", `"bounded: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 1s}, which refuses no order that exists`}},
-		{"bounded by less", "{bounded: 10ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
-		{"bounded by nothing", "bounded", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := "filters:\n  orders: {freshness: " + tt.text + "}\nredis: {}\n"
@@ -111,7 +104,6 @@ func TestFreshnessMadeInGo(t *testing.T) {
 		{Mode: FreshnessWindow, Window: time.Second}: "",
 		{Mode: FreshnessWindow, Window: -1}:          "filters.f.freshness.window: -1ns is out of range: 100ms to 10s are allowed",
 		{Mode: FreshnessNone, Window: time.Second}:   "filters.f.freshness: has a time, which is for window only: remove one of the two",
-		{Mode: "barrier"}:                            "filters.f.freshness: barrier is no longer supported: write {window: 500ms}, the default, or remove this",
 		{Window: time.Second}:                        `filters.f.freshness: "" is not one of {window: 500ms}, none`,
 	} {
 		c := &Config{Redis: &Redis{}, Filters: map[string]Filter{"f": {Freshness: f}}}

@@ -137,7 +137,7 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map
 		}
 		if !known {
 			r.partlyRead[path] = true
-			r.unknown(key, at, join(shown, keyText(name)), fields)
+			r.unknown(key, at, join(shown, keyText(name)), t, fields)
 			continue
 		}
 		r.origins[at] = origin{line: key.Line, shown: atShown}

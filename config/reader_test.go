@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -35,6 +36,10 @@ func TestStrictness(t *testing.T) {
 		{"a password", "redis: {password: hunter2}\n", []string{"1: redis.password: a password does not belong in this file: use password_file or password_env"}},
 		{"a password of Sentinels", "redis: {sentinel_password: hunter2}\n", []string{"1: redis.sentinel_password: a password does not belong in this file: use sentinel_password_file or sentinel_password_env"}},
 		{"a token", "listen: {token: hunter2}\n", []string{"1: listen.token: a token does not belong in this file: use token_file or token_env"}},
+		{"a secret", "locks: {a: {secret: x}}\nfilters: {b: {\"\": x}}\n", []string{
+			"1: locks.a.secret: a secret does not belong in this file: use secret_file or secret_env",
+			`2: filters.b."": unknown key: known here are ` + strings.Join(sortedKeys(fieldsOf(reflect.TypeFor[Filter]())), ", "),
+		}},
 		{"a data source name", "sources: {a: {kind: csv, path: a, dsn: 'u:hunter2@tcp(a)/b'}}\n", []string{"1: sources.a.dsn: a data source name has a password and does not belong in this file: use dsn_file or dsn_env"}},
 		{"a key of TLS that is not read", "redis: {tls: {insecure: true}}\n", []string{"1: redis.tls.insecure: unknown key: known here are ca, cert, key, server_name"}},
 		{"TLS without a value", "redis: {tls: }\n", []string{"1: redis.tls: has no value: give it one or remove the key"}},

@@ -48,6 +48,9 @@ type secretOf struct {
 	isShort, isForIt bool // it may be shorter than minSecret; the key is for this mapping
 }
 
+// secretWords are what some secrets are called, by their keys.
+var secretWords = map[string]string{"dsn": "data source name", "sentinel_password": "password"}
+
 // eachSecret calls visit for the fields with secrets inside a struct, and then done, unless it is nil,
 // for the struct. It stores changed entries of maps.
 func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf), done func(path string, v reflect.Value)) {
@@ -56,10 +59,9 @@ func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf)
 		if key == "" {
 			continue
 		}
-		what := map[string]string{"dsn": "data source name", "sentinel_password": "password"}[key]
 		of := d.sibling(v, key+"_file")
 		visit(secretOf{
-			v.FieldByIndex(f.Index), join(path, key), join(path, of.key), cmp.Or(what, key),
+			v.FieldByIndex(f.Index), join(path, key), join(path, of.key), cmp.Or(secretWords[key], key),
 			v.FieldByName(f.Name + "File").String(), v.FieldByName(f.Name + "Env").String(),
 			key != "token" && key != "secret", d.applies(path, v, of),
 		})

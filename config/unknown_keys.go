@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -12,19 +13,18 @@ import (
 )
 
 // unknown reports a key without a field, and suggests a similar key.
-func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
+func (r *reader) unknown(key *yaml.Node, path, shown string, t reflect.Type, fields map[string]reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
+	isSecret := key.Value != "" && slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("secret") == key.Value })
 	switch near := nearest(key.Value, sortedKeys(fields)); {
 	case path == "static_resources" || path == "dynamic_resources":
 		v.Message = "this is a configuration of Envoy, and none of ordergate"
-	case path == "redis.password":
-		v.Message = "a password does not belong in this file: use password_file or password_env"
-	case path == "redis.sentinel_password":
-		v.Message = "a password does not belong in this file: use sentinel_password_file or sentinel_password_env"
-	case path == "listen.token":
-		v.Message = "a token does not belong in this file: use token_file or token_env"
-	case schemaPath(path) == "sources.*.dsn":
-		v.Message = "a data source name has a password and does not belong in this file: use dsn_file or dsn_env"
+	case isSecret:
+		what := cmp.Or(secretWords[key.Value], key.Value)
+		if key.Value == "dsn" {
+			what += " has a password and"
+		}
+		v.Message = fmt.Sprintf("a %s does not belong in this file: use %s_file or %[2]s_env", what, key.Value)
 	case near != "":
 		v.Message += fmt.Sprintf(", did you mean %s?", near)
 	default:

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,16 +16,10 @@ const (
 	maxFairPause = 4 * time.Second
 )
 
-var (
-	lockKinds   = []string{LockExclusive, LockFair, LockRead, LockWrite, LockQuorum, LockSemaphore}
-	lockFormats = []string{FormatRedisson, FormatString}
-)
-
 // hasUnknownKind reports whether a lock's kind or format is unusable or unknown. Checks that
 // depend on them would then only report consequences of that violation.
 func (v *validator) hasUnknownKind(path string, l Lock) bool {
-	return v.unusable(path+".kind") || v.unusable(path+".format") ||
-		!slices.Contains(lockKinds, l.Kind) || !slices.Contains(lockFormats, l.Format)
+	return !v.hasWord(path, reflect.ValueOf(l), "kind") || !v.hasWord(path, reflect.ValueOf(l), "format")
 }
 
 func (v *validator) lock(path, name string, l Lock) {
