@@ -162,6 +162,16 @@ func TestChartPage(t *testing.T) {
 		t.Fatalf("%s: %v\n%s", command[0], err, stderrOf(err))
 	}
 	validateChart(t, c.bed.Root(), documents(t, string(out)))
+
+	// What Helm says behind it, when there is no Secret.
+	chart := filepath.Join(dir, "copy", "helm", "ordergate")
+	must(t, os.CopyFS(chart, os.DirFS(filepath.Join(c.bed.Root(), "examples", "helm", "ordergate"))))
+	must(t, os.Symlink(filepath.Join(c.bed.Root(), "examples", "prometheus"), filepath.Join(dir, "copy", "prometheus")))
+	must(t, os.WriteFile(filepath.Join(chart, "templates", "notes.yaml"), []byte(`notes: {{ include (print $.Template.BasePath "/NOTES.txt") . | toJson }}`), 0o600))
+	notes, stderr, err := c.helm("template", "shop", chart, "--kube-version", "1.37", "--namespace", "orders", "--show-only", "templates/notes.yaml", "--set", "sidecar.backend=shop:80", "--set-file", "config="+filepath.Join(dir, "ordergate.yaml"))
+	if err != nil || !strings.Contains(notes, "There is no Secret ordergate yet: until there is, no Pod starts") || !strings.Contains(notes, "rollout restart deployment shop-ordergate") {
+		t.Errorf("%v %s\n%s", err, stderr, notes)
+	}
 }
 
 // validateChart validates resources by the strict schemas of each Kubernetes that knows sidecar containers.
@@ -429,7 +439,7 @@ func (p *pod) sh(container, script string) (string, error) {
 	return string(out), err
 }
 
-func yamlText(t *testing.T, v any) string {
+func yamlText(t testing.TB, v any) string {
 	t.Helper()
 	text, err := yaml.Marshal(v)
 	must(t, err)

@@ -47,7 +47,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- /* What all containers with the program have. */}}
 {{- define "ordergate" -}}
-image: {{ .Values.image }}
+image: {{ quote .Values.image }}
 securityContext: {{ include "hardened" . }}
 env:
 {{- if eq .Values.mode "sidecar" }}
