@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -61,8 +63,9 @@ type gateway struct {
 	dir string
 }
 
-// newGateway starts Envoy Gateway with what ordergate prints for it, in front of a stack's ordergate.
-func (s *stack) newGateway(b *backend) *gateway {
+// newGateway starts Envoy Gateway with what ordergate prints for it, in front of a stack's ordergate. With
+// certificates, it speaks TLS with that.
+func (s *stack) newGateway(b *backend, certs *testbed.Certificates) *gateway {
 	s.t.Helper()
 	program := filepath.Join(s.Root(), ".cache", "bin", "envoy-gateway")
 	printer := exec.CommandContext(s.t.Context(), s.Build("./cmd/sidecar", false), "envoy", "--config", s.gate.ConfigFile(), "--for", "envoy-gateway", "--backend", b.addr())
@@ -77,6 +80,10 @@ func (s *stack) newGateway(b *backend) *gateway {
 	manifest := edit(s.t, "metadata: { name: ordergate }\nspec:\n  # A request", "metadata: { name: ordergate }\nspec:\n  provider: { type: Host, host: { envoyVersion: \"1.40.0\" } }\n  # A request")(string(printed))
 	// There is no cluster with a Service.
 	manifest = strings.ReplaceAll(manifest, "{ name: orders, port: "+port+" }", "{ group: gateway.envoyproxy.io, kind: Backend, name: orders }")
+	if certs != nil {
+		manifest += "---\n" + yamlText(s.t, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "ordergate-ca"}, "data": map[string]any{"ca.crt": textOf(s.t, certs.CA)}}) +
+			"---\n" + yamlText(s.t, map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]any{"name": "ordergate-client"}, "data": map[string]any{"tls.crt": base64.StdEncoding.EncodeToString([]byte(textOf(s.t, certs.ClientCert))), "tls.key": base64.StdEncoding.EncodeToString([]byte(textOf(s.t, certs.ClientKey)))}})
+	}
 	manifest += strings.NewReplacer("PORT", clients, "BACKEND", port).Replace(gatewayResources)
 	dir := s.t.TempDir()
 	must(s.t, os.MkdirAll(filepath.Join(dir, "data", "envoy-versions", "1.40.0", "bin"), 0o700))
@@ -136,10 +143,9 @@ func TestEnvoyGateway(t *testing.T) {
 		t.Skip("it needs Envoy Gateway: make soak runs it")
 	}
 	needsSidecar(t, "the gateway asks over gRPC")
-	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(shortLease, edit(t, "\nrules:\n", "\nrules:"+gatewayRules))})
-	g := s.newGateway(b)
+	g := s.newGateway(b, nil)
 	last := func() map[string]string {
 		r := b.seen()[len(b.seen())-1]
 		headers := map[string]string{}
@@ -291,6 +297,25 @@ func TestEnvoyGateway(t *testing.T) {
 	if n := len(b.seen()) - before; n != 0 {
 		t.Errorf("%d settlements arrived while ordergate is away", n)
 	}
+}
+
+// TestEnvoyGatewayTLS has mutual TLS between the gateway and ordergate.
+func TestEnvoyGatewayTLS(t *testing.T) {
+	if os.Getenv("SOAK") == "" {
+		t.Skip("it needs Envoy Gateway: make soak runs it")
+	}
+	needsSidecar(t, "the gateway asks over gRPC")
+	b, certs := newBackend(t), bedtest.New(t).Certificates()
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: withMutualTLS(certs)})
+	s.newGateway(b, certs)
+	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+}
+
+func textOf(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	return string(text)
 }
 
 // check returns what --check says of the running Envoy.

@@ -319,7 +319,7 @@ func isGRPC(c *config.Config) bool {
 
 // render executes one template of parts/.
 func render(name string, p *page) (string, error) {
-	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain, "ms": milliseconds, "gateway": gatewayEndpoint, "port": portOf, "entry": entryEndpoint, "service": serviceHost})
+	t := template.New("").Funcs(template.FuncMap{"address": address, "type": clusterType, "seconds": seconds, "short": short, "quote": quote, "plain": plain, "ms": milliseconds, "gateway": gatewayEndpoint, "port": portOf, "tlsName": tlsName, "entry": entryEndpoint, "service": serviceHost})
 	t = t.Funcs(template.FuncMap{"part": func(indent int, name string, p *page) (string, error) {
 		text, err := render(name, p)
 		return indented(strings.TrimRight(text, "\n"), indent), err

@@ -129,3 +129,12 @@ func serviceHost(a string) string {
 	}
 	return host
 }
+
+// tlsName returns the host of an address, or localhost for an IP address, which is no name of TLS.
+func tlsName(a string) string {
+	host, _, _ := net.SplitHostPort(a) // reach has split it
+	if net.ParseIP(host) != nil {
+		return "localhost"
+	}
+	return host
+}
