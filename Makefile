@@ -147,8 +147,8 @@ model:
 # test of order IDs in its full size, with every backend, the random search of the change
 # log, all attacks at once for ten minutes, the faults of the locks (tests/faults/README.md), the patches for
 # Istio by its own code, each page of the site on a phone's width, the schema in an editor, releases, which
-# have the same bytes twice, their packages and images, the Helm chart, and
-# Envoy Gateway.
+# have the same bytes twice, their packages and images, the Helm chart,
+# Envoy Gateway, and OpenTelemetry's Collector.
 soak: matrix
 	$(FETCH) containers kubernetes envoy-gateway all differential redisbloom mariadb postgres spin gcc yaml-language-server
 	$(MAKE) test-asan site
@@ -161,6 +161,7 @@ soak: matrix
 	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/loader
 	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside
 	cd tests/istio && go test -count=1 -v -timeout 60m ./...
+	cd tests/collector && go test -count=1 -v ./...
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
 # The versions that work together (docs/compatibility.md): the end-to-end tests with other versions of
