@@ -76,8 +76,8 @@ locks: {s: {key: %q}}
 rules:
   - {name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id, format: pattern, pattern: "[-a-z0-9:_]+"}, settle: {lock: s}}
 `, key), func(string) string { return "" })
-		if err == nil || !strings.Contains(err.Error(), "belongs to the lock of another one (such as ..."+before+after+")") {
-			t.Errorf("the configuration does not know the name %s: with key %s it says %v", name, key, err)
+		if err == nil || !strings.Contains(err.Error(), "could make the key of an order that belongs to the lock of another one") {
+			t.Errorf("the configuration accepts a key that has the name %s of another order's lock, %s: %v", name, key, err)
 		}
 	}
 }
