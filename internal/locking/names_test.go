@@ -16,8 +16,7 @@ import (
 )
 
 // TestNamesBesideALock uses locks of every kind, and looks in Redis for the keys that
-// belong to them: the configuration knows the names of all, and refuses a lock whose keys
-// can be taken for one.
+// belong to them: the configuration refuses a lock whose keys can be taken for one.
 func TestNamesBesideALock(t *testing.T) {
 	t.Parallel()
 	c := redis.NewClient(&redis.Options{Addr: bedtest.New(t).Redis().Addr()})

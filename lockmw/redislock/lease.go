@@ -84,8 +84,8 @@ func (l *Lease) Reentered() bool {
 	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.entry == "" })
 }
 
-// reentered reports whether a part of the lease is one of an earlier lease.
-func (l *Lease) reentered() bool {
+// hasEntry reports whether a part of the lease is a call within an earlier one.
+func (l *Lease) hasEntry() bool {
 	return slices.ContainsFunc(l.parts, func(p part) bool { return p.entry != "" })
 }
 

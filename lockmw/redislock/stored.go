@@ -95,7 +95,7 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 		first = l.locker.groups(l.keys())[0][0]
 	}
 	script, o := l.locker.scripts.storeLong, &l.locker.opts
-	outlives := keep > leastMark || o.FenceLife > 0 && (time.Since(l.since)+keep > o.FenceLife || l.reentered())
+	outlives := keep > leastMark || o.FenceLife > 0 && (time.Since(l.since)+keep > o.FenceLife || l.hasEntry())
 	switch {
 	case l.meanwhile:
 		script = l.locker.scripts.storeSince
