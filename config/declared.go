@@ -167,13 +167,13 @@ func (d *document) fill(path string, v reflect.Value) {
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
 		}
-		if k.form == "header" || k.form == "lower" {
+		if (k.form == "header" || k.form == "lower") && !f.IsZero() {
 			lower(f, k.form)
 		}
 		if k.reply != nil && d.applies(path, v, k) {
 			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
-		if !k.byDefault.IsValid() || !f.IsZero() || d.given(join(path, k.key)) || !d.applies(path, v, k) {
+		if !k.byDefault.IsValid() || !f.IsZero() || d.givenIn(path, k.key) || !d.applies(path, v, k) {
 			continue
 		}
 		if f.Kind() == reflect.Slice { // each configuration has a list of its own
@@ -246,8 +246,11 @@ func (v *validator) keys(path string, s reflect.Value) {
 	}
 	var misplaced []string
 	for _, k := range v.keysOf(s.Type()) {
-		at, f := join(path, k.key), s.FieldByIndex(k.field.Index)
-		given := v.given(at)
+		f, given := s.FieldByIndex(k.field.Index), v.givenIn(path, k.key)
+		if !given && f.IsZero() && k.need == "" {
+			continue
+		}
+		at := join(path, k.key)
 		switch {
 		case v.unusable(at):
 		case !v.applies(path, s, k):

@@ -19,6 +19,7 @@ type document struct {
 	partlyRead map[string]bool // paths of mappings with a key that the reader could not use
 	badNames   map[string]bool // "filters.Orders": defined, but under a rejected name
 	violations []Violation
+	path       []byte // see givenIn
 	keys       map[reflect.Type][]declaration
 	variables  map[string]string // from the name of a variable to the path of its key
 }
@@ -69,6 +70,18 @@ func (d *document) report(path, message string) {
 func (d *document) given(path string) bool {
 	_, ok := d.origins[path]
 	return ok && !d.discarded[path]
+}
+
+// givenIn reports the same of a key of a mapping. It is for those of all mappings, and allocates nothing.
+func (d *document) givenIn(path, key string) bool {
+	at := append(d.path[:0], path...)
+	if path != "" {
+		at = append(at, '.')
+	}
+	at = append(at, key...)
+	d.path = at
+	_, ok := d.origins[string(at)]
+	return ok && !d.discarded[string(at)]
 }
 
 // unusable reports whether the reader discarded the value at the path, or one that contains

@@ -168,9 +168,10 @@ func (d *document) assign(to, from reflect.Value) {
 	}
 	switch {
 	case to.Kind() == reflect.Struct && from.Kind() == reflect.Map:
+		values := from.Interface().(map[string]any)
 		for _, k := range d.keysOf(to.Type()) {
-			if value := from.MapIndex(reflect.ValueOf(k.key)); value.IsValid() {
-				d.assign(to.FieldByIndex(k.field.Index), value)
+			if value, has := values[k.key]; has {
+				d.assign(to.FieldByIndex(k.field.Index), reflect.ValueOf(value))
 			}
 		}
 	case to.Kind() == reflect.Map:

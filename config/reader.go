@@ -340,8 +340,13 @@ func (r *reader) list(n *yaml.Node, t reflect.Type, path, shown string) any {
 			break
 		}
 		index := "[" + strconv.Itoa(i) + "]"
-		r.origins[path+index] = origin{line: item.Line, shown: shown + index}
-		v, ok := r.value(item, t, path+index, shown+index)
+		at := path + index
+		atShown := at
+		if shown != path {
+			atShown = shown + index
+		}
+		r.origins[at] = origin{line: item.Line, shown: atShown}
+		v, ok := r.value(item, t, at, atShown)
 		switch {
 		case t.Kind() == reflect.String && ok:
 			texts = append(texts, v.(string))
