@@ -249,7 +249,7 @@ build:
 	go build -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \
 		-o bin/ordergate ./cmd/sidecar
 
-# Archives, packages, and images with a static binary for each architecture, its bill of materials,
+# The Helm chart; archives, packages, and images with a static binary for each architecture, its bill of materials,
 # the module for Envoy, and their checksums, in DIST. The same commit and the same Go give the same bytes:
 # make release VERSION=0.1.0
 ARCHES ?= amd64 arm64
@@ -294,6 +294,8 @@ release:
 		done && \
 		tools/image.sh $$arch $(STAGE)/ordergate $(DIST)/$$name.oci.tar || exit 1; \
 	done
+	cp -RL examples/helm/ordergate $(STAGE)/chart && sed -i 's/^version: .*/version: $(VERSION)/' $(STAGE)/chart/Chart.yaml && chmod -R u=rwX,go=rX $(STAGE)/chart
+	tar -C $(STAGE) --transform 's/^chart/ordergate/' --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - chart | gzip -9n > $(DIST)/ordergate_$(VERSION)_chart.tgz
 	rm -r $(STAGE)
 	cp packaging/envoy.Containerfile $(DIST)
 	cd $(DIST) && sha256sum ordergate_* ordergate.schema.json > SHA256SUMS

@@ -63,7 +63,7 @@ func TestRelease(t *testing.T) {
 		for _, args := range [][]string{
 			{"git", "clone", "-q", "--shared", bed.Root(), clone},
 			{"make", "-C", clone, "release", "VERSION=1.2.3", "DIST=" + dist},
-			{"bash", "-c", "cd " + dist + " && sha256sum -c --quiet SHA256SUMS && for a in *.tar.gz; do tar -xzf $a; done && ls ordergate_1.2.3_linux_arm64/completions/ordergate.bash ordergate_1.2.3_linux_amd64/man/ordergate-serve.1 ordergate_1.2.3_linux_{amd64,arm64}.{deb,rpm,oci.tar,cdx.json}"},
+			{"bash", "-c", "cd " + dist + " && sha256sum -c --quiet SHA256SUMS && for a in *.tar.gz; do tar -xzf $a; done && ls ordergate_1.2.3_linux_arm64/completions/ordergate.bash ordergate_1.2.3_linux_amd64/man/ordergate-serve.1 ordergate_1.2.3_linux_{amd64,arm64}.{deb,rpm,oci.tar,cdx.json} ordergate_1.2.3_chart.tgz"},
 		} {
 			if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %v\n%s", args, err, out)

@@ -53,7 +53,6 @@ env:
 {{- if eq .Values.mode "sidecar" }}
 - { name: ORDERGATE_LISTEN_AUTHZ, value: "unix:/run/ordergate/authz.sock" }
 - { name: ORDERGATE_LISTEN_PROC, value: "unix:/run/ordergate/proc.sock" }
-- { name: ORDERGATE_LISTEN_HTTP, value: "" }
 {{- else }}
 - { name: ORDERGATE_LISTEN_AUTHZ, value: "0.0.0.0:9191" }
 - { name: ORDERGATE_LISTEN_PROC, value: "0.0.0.0:9192" }
