@@ -272,7 +272,11 @@ func (v *validator) keys(path string, s reflect.Value) {
 		}
 	}
 	v.eachMapping(path, s, false, func(at string, inner reflect.Value) {
-		if (!inner.IsZero() || v.given(at)) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
+		given := v.given(at)
+		if !given && v.file != "" && strings.HasPrefix(at, "rules[") {
+			return // it has nothing but defaults: no variable is for a rule
+		}
+		if (given || !inner.IsZero()) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
 			v.keys(at, inner)
 		}
 	})

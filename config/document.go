@@ -74,14 +74,13 @@ func (d *document) given(path string) bool {
 
 // givenIn reports the same of a key of a mapping. It is for those of all mappings, and allocates nothing.
 func (d *document) givenIn(path, key string) bool {
-	at := append(d.path[:0], path...)
+	d.path = append(d.path[:0], path...)
 	if path != "" {
-		at = append(at, '.')
+		d.path = append(d.path, '.')
 	}
-	at = append(at, key...)
-	d.path = at
-	_, ok := d.origins[string(at)]
-	return ok && !d.discarded[string(at)]
+	d.path = append(d.path, key...)
+	_, ok := d.origins[string(d.path)]
+	return ok && !d.discarded[string(d.path)]
 }
 
 // unusable reports whether the reader discarded the value at the path, or one that contains
