@@ -170,13 +170,13 @@ func newPage(plan attach.Plan, o Options) (*page, error) {
 	} else if err := p.addServices(c); err != nil {
 		return nil, err
 	}
+	p.ByGet = p.routes("writes-by-get", plan.ByGet(!p.Module))
+	p.Settlements = p.routes("settlements", plan.Settlements())
 	if o.Target == EnvoyGateway {
 		if err := p.checkGateway(); err != nil {
 			return nil, err
 		}
 	}
-	p.ByGet = p.routes("writes-by-get", plan.ByGet(!p.Module))
-	p.Settlements = p.routes("settlements", plan.Settlements())
 	return p, nil
 }
 

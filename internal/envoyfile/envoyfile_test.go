@@ -158,6 +158,10 @@ func TestUnfit(t *testing.T) {
 			rules + "  - {name: look, match: {methods: [GET], path: /order}, id: {cookie: ORDER}, lookup: {filter: orders}}\n",
 			func(o *envoyfile.Options) { o.Target = envoyfile.EnvoyGateway }, "rule look has its ID in a header or a cookie",
 		},
+		"long paths of Envoy Gateway": {
+			rules + "  - {name: pay, match: {methods: [GET], path: \"/{id}/" + strings.Repeat("b", 1100) + "\"}, id: {path: id}, settle: {lock: l}}\n",
+			func(o *envoyfile.Options) { o.Target = envoyfile.EnvoyGateway }, "rules pay have more paths",
+		},
 		"a short max_hold": {rules + strings.Replace(settles, "lock: l}", "lock: l, max_hold: 10s}", 1), nil, "rule settle ends calls after 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {

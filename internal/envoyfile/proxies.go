@@ -55,6 +55,15 @@ func (p *page) checkGateway() error {
 			return unfit("rule %s has its ID in a header or a cookie: Envoy Gateway cannot set encode_raw_headers, so ordergate would not see a second line of it", n.Rule.Name)
 		}
 	}
+	const longest, most = 1024, 15 // of an HTTPRoute's patterns, and of its rules beside the last
+	for _, r := range p.ByGet {
+		if len(r.Path) > longest || len(r.Value) > longest {
+			return unfit("rules %s have more paths or values than an HTTPRoute takes in one pattern (%d bytes)", strings.Join(r.Rules, ", "), longest)
+		}
+	}
+	if len(p.ByGet) > most {
+		return unfit("reads that settle or create have more parameters than an HTTPRoute takes (%d)", most)
+	}
 	return nil
 }
 
