@@ -277,6 +277,18 @@ func TestEnvoyGateway(t *testing.T) {
 	}
 	bedtest.Eventually(t, "the client may write again", func() bool { return s.must("POST", "/elsewhere", "").status == 200 })
 
+	// ordergate hangs: reads go on behind the timeout of ext_authz, and nothing is settled.
+	must(t, s.gate.Pause())
+	began := time.Now()
+	s.must("GET", "/orders/77", "").want(t, 200, "")
+	if waited := time.Since(began); waited > 5*time.Second { // Envoy Gateway's own default is 10 s
+		t.Errorf("a read waits for %v while ordergate hangs", waited)
+	}
+	if a := s.must("POST", "/orders/1/settle", ""); a.status != 504 && a.status != 503 || b.arrived("/orders/1/settle") != 0 {
+		t.Errorf("a settlement while ordergate hangs: %d", a.status)
+	}
+	must(t, s.gate.Resume())
+
 	// ordergate is away: reads go on, nothing is settled.
 	s.gate.Kill()
 	s.must("GET", "/orders/77", "", forged...).want(t, 200, "")
