@@ -136,7 +136,7 @@ func TestParts(t *testing.T) {
 		}},
 		{"twice in the key", partedWith("{tenant}:{id}", "{tenant}:{id}:{tenant}"), []string{`locks.settlement.key: "order:lock:{tenant}:{id}:{tenant}" has {tenant} in it more than once: once is enough`}},
 		{"the keys of two locks", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id, format: pattern, pattern: "[a-z0-9:]+"}, settle: {lock: plain}}` + "\n", []string{
-			`locks.settlement.key: "order:lock:{tenant}:{id}" begins like "order:lock:{id}" of locks.plain, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "settlement:"`,
+			`locks.settlement.key: "order:lock:{tenant}:{id}" begins like "order:lock:{id}" of locks.plain, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "plain:" and "settlement:"`,
 		}},
 		{"braces that are no hash tag", partedWith("order:lock:{tenant}:{id}", "order:{lock:{tenant}:{id}"), []string{
 			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so the keys of one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,

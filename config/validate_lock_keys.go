@@ -82,8 +82,8 @@ func (v *validator) lockKeysDiffer(c *Config) {
 			if l.Key == o.Key {
 				v.reject(path, "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(join("locks", others[i])))
 			} else {
-				v.reject(path, "%s begins like %s of %s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as %s",
-					quote(l.Key), quote(o.Key), v.shown(join("locks", others[i])), quote(name+":"))
+				v.reject(path, "%s begins like %s of %s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as %s and %s",
+					quote(l.Key), quote(o.Key), v.shown(join("locks", others[i])), quote(others[i]+":"), quote(name+":"))
 			}
 			break
 		}

@@ -93,7 +93,7 @@ func TestQuorumNeedsNoOtherRedis(t *testing.T) {
 func TestLockKeys(t *testing.T) {
 	const (
 		same  = `locks.b.key: "k:{id}" is also the key of locks.a: give each lock a key of its own`
-		alike = `locks.%s.key: %s begins like %s of locks.%s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "%[1]s:"`
+		alike = `locks.%s.key: %s begins like %s of locks.%s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as "%[4]s:" and "%[1]s:"`
 	)
 	for _, tt := range []struct{ name, first, kind, second, otherKind, want string }{
 		{"different beginnings", "k:{id}", "", "l:{id}", "kind: fair", ""},
