@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -237,16 +238,42 @@ func modelState(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../internal/changelog/*.lua")
 	must(t, err)
-	files = append(files, "../internal/changelog/limits.go", "../config/freshness.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "../docs/follow.pml", "model_test.go", "model_follow_test.go")
+	files = append(files, "../internal/changelog/limits.go", "../docs/freshness.pml", "../docs/freshness-trim.pml", "../docs/follow.pml", "model_test.go", "model_follow_test.go")
 	hash := sha256.New()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		fmt.Fprintf(hash, "%q %q\n", filepath.Base(file), text)
 	}
+	for _, tt := range []string{"100ms 10s", "99ms 10s", "10s 11s", "10s 10999ms", "10001ms 24h", "9s 10s", "9091ms 10s"} {
+		window, expel, _ := strings.Cut(tt, " ")
+		fmt.Fprintf(hash, "%s %v\n", tt, fits(t, window, expel))
+	}
 	version, err := exec.CommandContext(t.Context(), "spin", "-V").Output()
 	must(t, err)
 	return fmt.Sprintf("%ssha256 %x\n", version, hash.Sum(nil))
+}
+
+// fits reports whether a file may have a window beside a time after which a member is expelled.
+func fits(t *testing.T, window, expel string) bool {
+	t.Helper()
+	_, err := config.Parse("ordergate.yaml", []byte(bedtest.Replace(bedtest.Replace(`
+listen: {authz: 127.0.0.1:0, proc: ""}
+redis: {addresses: [127.0.0.1:6379]}
+filters:
+  orders: {capacity: 1000, sources: [ids], stale_after: 10s, freshness: {window: WINDOW}, change_log: {expel: EXPEL}}
+sources:
+  ids: {kind: csv, path: ids.csv}
+rules:
+  - name: lookup
+    match: {methods: [GET], path: "/orders/{id}"}
+    id: {path: id, format: digits}
+    lookup: {filter: orders}
+`, "WINDOW", window), "EXPEL", expel)), func(string) string { return "" })
+	if err != nil && !strings.Contains(err.Error(), "filters.orders.") {
+		t.Fatal(err)
+	}
+	return err == nil
 }
 
 func needModelChecker(t *testing.T) {
