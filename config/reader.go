@@ -183,25 +183,28 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 				return
 			}
 			key := resolve(n.Content[i])
-			where := Violation{File: r.file, Line: n.Content[i].Line, Path: join(shown, keyText(key.Value))}
 			first, repeated := seen[key.Value]
+			if key.Kind == yaml.ScalarNode && key.ShortTag() != "!!merge" && !repeated {
+				seen[key.Value] = n.Content[i].Line
+				if key != n.Content[i] { // use the line of the alias
+					at := *key
+					at.Line = n.Content[i].Line
+					key = &at
+				}
+				if !yield(key, n.Content[i+1]) {
+					return
+				}
+				continue
+			}
+			where := Violation{File: r.file, Line: n.Content[i].Line, Path: join(shown, keyText(key.Value))}
 			switch {
 			case key.Kind != yaml.ScalarNode:
 				where.Path = shown
 				where.Message = fmt.Sprintf("a key is %s: keys are plain words", describe(key))
-			case key.ShortTag() == "!!merge":
-				where.Message = "merge keys are not read: write the keys out, or use an alias for a whole value"
-			case repeated:
+			case repeated && key.ShortTag() != "!!merge":
 				where.Message = fmt.Sprintf("is given twice, first in line %d", first)
 			default:
-				seen[key.Value] = n.Content[i].Line
-				// If the key is an alias, use the line of the alias.
-				at := *key
-				at.Line = n.Content[i].Line
-				if !yield(&at, n.Content[i+1]) {
-					return
-				}
-				continue
+				where.Message = "merge keys are not read: write the keys out, or use an alias for a whole value"
 			}
 			r.partlyRead[path] = true
 			r.violations = append(r.violations, where)
