@@ -29,21 +29,14 @@ type filterReport struct {
 // peersTimeout bounds how long the peers of all filters are read for.
 const peersTimeout = 2 * time.Second
 
-// peerList is who takes part in the change log of a filter.
-type peerList struct {
-	peers []changelog.Peer
-	err   error
-}
-
 // listPeers reads who takes part in the change logs.
 func (p *Page) listPeers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, peersTimeout)
 	defer cancel()
-	all := make(map[string]peerList)
+	all := make(map[string][]changelog.Peer)
 	for name := range p.opts.Config().Filters {
 		if log := p.opts.Loader(name).Log(); log != nil {
-			peers, err := log.Peers(ctx)
-			all[name] = peerList{peers, err}
+			all[name], _ = log.Peers(ctx) // the log's phase says that Redis does not answer
 		}
 	}
 	p.mu.Lock()
@@ -54,8 +47,7 @@ func (p *Page) listPeers(ctx context.Context) {
 // peersOf describes who takes part in a filter's change log, those that are away first. The caller
 // holds mu.
 func (p *Page) peersOf(name string, now time.Time) (views []peerView) {
-	list := p.peers[name]
-	for _, peer := range list.peers {
+	for _, peer := range p.peers[name] {
 		v := peerView{Name: peer.Name}
 		var does []string
 		if v.Away = peer.Member && peer.Left < 0; v.Away {
@@ -92,7 +84,6 @@ type filterView struct {
 	Asked   float64 // false positive rate
 	Sources []loader.SourceState
 	Peers   []peerView
-	PeerErr error
 
 	Unsure    string // which made-up IDs are passed on; "": none
 	Until     string // what ends that
@@ -118,7 +109,7 @@ func (p *Page) viewOf(name string, asked float64, now time.Time) filterView {
 		}
 	}
 	p.reports[name] = r
-	v := filterView{FilterReport: r.FilterReport, Asked: asked, Sources: l.SourceStates(), Peers: p.peersOf(name, now), PeerErr: p.peers[name].err, Unsure: unsureOf(f, state)}
+	v := filterView{FilterReport: r.FilterReport, Asked: asked, Sources: l.SourceStates(), Peers: p.peersOf(name, now), Unsure: unsureOf(f, state)}
 	p.note("filter "+name, state, now)
 	p.note("unsure "+name, v.Unsure, now)
 	v.Since, v.Last = p.since["filter "+name].at, p.since["unsure "+name]
@@ -148,7 +139,7 @@ func (v filterView) Outage() string {
 	if v.Unsure != "" || v.Last.before == "" {
 		return ""
 	}
-	return fmt.Sprintf("last time %s, from %s for %v", v.Last.before, clock(v.Last.beforeAt), v.Last.at.Sub(v.Last.beforeAt).Round(time.Second))
+	return fmt.Sprintf("passed on last: %s, from %s for %v", v.Last.before, clock(v.Last.beforeAt), v.Last.at.Sub(v.Last.beforeAt).Round(time.Second))
 }
 
 // unsureOf returns the IDs that a filter refuses none of; "": there are none.

@@ -40,7 +40,7 @@ type lockLists struct {
 // lockList is what Redis had at a moment.
 type lockList struct {
 	At    time.Time // zero: nothing was listed yet
-	Slow  bool      // the list is not from now
+	Old   bool      // the list is not from now
 	Total int
 	Locks []lockreport.Lock
 	Error string
@@ -85,7 +85,6 @@ func (p *Page) listLocks(ctx context.Context) {
 	}
 	next.Error = strings.Join(failures, "; ")
 	took := time.Since(began)
-	next.Slow = took > locksEvery
 	p.locks.mu.Lock()
 	defer p.locks.mu.Unlock()
 	p.locks.last, p.locks.due = next, time.Now().Add(max(locksEvery, idleShare*took))
@@ -116,7 +115,9 @@ func (p *Page) freshLocks(ctx context.Context) {
 func (p *Page) lockList() lockList {
 	p.locks.mu.Lock()
 	defer p.locks.mu.Unlock()
-	return p.locks.last
+	list := p.locks.last
+	list.Old = !list.At.IsZero() && time.Since(list.At) > 2*locksEvery
+	return list
 }
 
 // lockForm is a lock that is about to be released.

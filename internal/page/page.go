@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/explain"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
@@ -54,7 +55,7 @@ type Page struct {
 	history    history
 	since      map[string]change // by the name of a filter or a condition
 	reports    map[string]filterReport
-	peers      map[string]peerList // by filter
+	peers      map[string][]changelog.Peer // by filter
 	conditions []health.Condition
 	looked     time.Time // when the page was last looked at
 	built      time.Time
