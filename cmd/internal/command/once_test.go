@@ -20,7 +20,7 @@ func TestOnceForget(t *testing.T) {
 	defer client.Close()
 	file := writeConfig(t, fmt.Sprintf(onceExplained, "addresses: ["+server.Addr()+"]"))
 	narrow := writeConfig(t, fmt.Sprintf(onceExplained, "addresses: ["+server.Addr()+"], username: narrow, password_file: "+writeConfig(t, "secret")))
-	const ofOrder, ofTenant = "{order:lock:1}:ordergate_once:batch", "{order:lock:acme/42}:ordergate_once:commission"
+	const ofOrder, ofTenant = "{order:lock:1}:ordergate_once:batch", "{tenant:lock:acme/42}:ordergate_once:commission"
 	for _, tt := range []struct {
 		name, file   string
 		args         []string
