@@ -45,7 +45,7 @@ func TestFloodOfDoubts(t *testing.T) {
 			// The mark moves when the table's end has been there for the overlap.
 			bedtest.Eventually(t, "the table's numbers count", func() bool { return strings.Contains(gate.info().Reason, "IDs above 2000") })
 			bedtest.Eventually(t, "the page says which IDs pass, and until when", func() bool {
-				return strings.Contains(gate.page(), `<b class="bad">IDs above 2000</b>, until the sources have been read again`)
+				return strings.Contains(gate.page(), `<b class="bad">passed on: IDs above 2000</b>, until the sources have been read again`)
 			})
 
 			before, began := table.queries(), time.Now()
