@@ -3,6 +3,7 @@ package page_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -250,15 +251,15 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	g, log := b.engine.Gate(), slog.New(slog.DiscardHandler)
-	for _, target := range []string{"/orders/<b>0042", "/orders/" + strings.Repeat("9", 10_000), "/orders/5;x"} {
-		req := order.Request{Method: "GET", Target: target, Header: order.HeaderList{{"x-request-id", "4d0e-1"}}, BodyState: order.BodyComplete}
+	for i, target := range []string{"/orders/<b>0042", "/orders/" + strings.Repeat("9", 10_000), "/orders/5;x", "/orders/5;x", "/orders/5;x"} {
+		req := order.Request{Method: "GET", Target: target, Header: order.HeaderList{{"x-request-id", fmt.Sprintf("4d0e-%d", i)}}, BodyState: order.BodyComplete}
 		d := g.Screen(t.Context(), req)
 		if !d.Refused {
 			t.Errorf("%.20s is not refused", target)
 		}
 		g.ReportRefused(log, &d, &req)
 	}
-	b.want("GET /orders/5<mark>;</mark>x")
+	b.want("</b>, 3 times <code>GET /orders/5<mark>;</mark>x")
 	b.want("/orders/<mark>&lt;</mark>b&gt;0042")
 	b.want("9...</code>")
 	b.want("request 4d0e-1")

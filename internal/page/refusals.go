@@ -30,6 +30,7 @@ var refusalGroups = []refusalGroup{
 // refusalView is a refused request.
 type refusalView struct {
 	gate.RecentRefusal
+	Times  int // how many of them are listed as this one, the last of them
 	Why    string
 	Marked *explain.Marked // the request line; nil: the faulty part is not kept, or there is none
 }
@@ -37,20 +38,39 @@ type refusalView struct {
 // refusalsOf returns the refusals that are live, or the older ones. The caller holds mu.
 func (p *Page) refusalsOf(c *config.Config, older bool) (groups []refusalGroup) {
 	for _, g := range refusalGroups {
-		list := p.opts.Refusals.List(g.kind)
+		list, times := distinct(p.opts.Refusals.List(g.kind))
 		if n := min(len(list), g.live); older {
-			list = list[n:]
+			list, times = list[n:], times[n:]
 		} else {
 			list = list[:n]
 		}
-		for _, r := range list {
-			g.List = append(g.List, p.explainRefusal(c, r))
+		for i, r := range list {
+			v := p.explainRefusal(c, r)
+			v.Times = times[i]
+			g.List = append(g.List, v)
 		}
 		if len(g.List) > 0 {
 			groups = append(groups, g)
 		}
 	}
 	return groups
+}
+
+// distinct returns the last of those refusals that differ in nothing but their time and the request's ID,
+// and how many there are of each.
+func distinct(all []gate.RecentRefusal) (list []gate.RecentRefusal, times []int) {
+	for _, r := range all {
+		same := func(other gate.RecentRefusal) bool {
+			other.At, other.Request = r.At, r.Request
+			return other == r
+		}
+		if i := slices.IndexFunc(list, same); i >= 0 {
+			times[i]++
+			continue
+		}
+		list, times = append(list, r), append(times, 1)
+	}
+	return list, times
 }
 
 // explainRefusal finds the part of a request line that is wrong. Headers and bodies are not kept. What
