@@ -1,6 +1,8 @@
 package envoymodule
 
 import (
+	"strings"
+
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -51,7 +53,7 @@ func (p *proof) on(e Event, end bool) Step {
 		return p.forward(s.envoy.Headers(Request))
 	case ResponseHeaders:
 		r := answer(s.envoy, s.envoy.Headers(Response), end)
-		p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: r.Details, Attempts: r.Attempts, Ended: end}
+		p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: end}
 		if !end {
 			return Step{Do: Read}
 		}

@@ -84,15 +84,18 @@ func (s *Seal) readMark(text string) (m Mark, ok bool) {
 	for _, key := range *s.keys.Load() {
 		ok = ok || hmac.Equal([]byte(text[at+1:]), []byte(markMAC(key, text[:at])))
 	}
-	fields := strings.Split(text[:at], ".")
-	if !ok || len(fields) != 5 {
+	if !ok {
+		return m, false
+	}
+	fields := strings.Split(strings.Clone(text[:at]), ".") // the text may end with an event of Envoy's
+	if len(fields) != 5 {
 		return m, false
 	}
 	delay, _ := strconv.ParseInt(fields[2], 10, 64) // ordergate has written it
 	made, _ := strconv.ParseInt(fields[4], 10, 64)
 	return Mark{
 		Stage: Stage(fields[0]), Rule: fields[1], Delay: time.Duration(delay) * time.Millisecond,
-		Nonce: strings.Clone(fields[3]), At: time.UnixMilli(made),
+		Nonce: fields[3], At: time.UnixMilli(made),
 	}, true
 }
 
