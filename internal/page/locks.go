@@ -84,10 +84,13 @@ func (p *Page) listLocks(ctx context.Context) {
 		next.Locks, next.Total = list.Locks, list.Total
 	}
 	next.Error = strings.Join(failures, "; ")
-	took := time.Since(began)
+	pause := locksEvery
+	if next.Error == "" { // a Redis that did not answer has not read its keys
+		pause = max(pause, idleShare*time.Since(began))
+	}
 	p.locks.mu.Lock()
 	defer p.locks.mu.Unlock()
-	p.locks.last, p.locks.due = next, time.Now().Add(max(locksEvery, idleShare*took))
+	p.locks.last, p.locks.due = next, time.Now().Add(pause)
 	close(p.locks.done)
 	p.locks.done = make(chan struct{})
 }
