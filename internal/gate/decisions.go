@@ -126,11 +126,15 @@ func (g *Gate) report(d *Decision, from origin, start, end time.Time) {
 	}
 	l := g.logged(d, &from)
 	l.Order = plain(d.ID)
+	g.write(&l, from, start, end)
+}
+
+func (g *Gate) write(l *LoggedDecision, from origin, start, end time.Time) {
 	if from.logged {
-		g.decisions.Write(&l)
+		g.decisions.Write(l)
 	}
 	if g.tracer != nil {
-		g.tracer.Trace(&Trace{LoggedDecision: l, TraceParent: from.parent, Failed: d.Verdict.fails(), Span: Span{SpanCheck, start, end}})
+		g.tracer.Trace(&Trace{LoggedDecision: *l, TraceParent: from.parent, Failed: l.Verdict.fails(), Span: Span{SpanCheck, start, end}})
 	}
 }
 
@@ -168,12 +172,8 @@ func (g *Gate) LogUnruled(v Verdict, reason string, status int, req *order.Reque
 		return
 	}
 	l := LoggedDecision{Verdict: v, Reason: reason, Offset: -1, Status: status, Request: plain(from.request), Trace: from.trace()}
-	if from.logged {
-		g.decisions.Write(&l)
-	}
-	if now := g.now(); g.tracer != nil {
-		g.tracer.Trace(&Trace{LoggedDecision: l, TraceParent: from.parent, Failed: v.fails(), Span: Span{SpanCheck, now, now}})
-	}
+	now := g.now()
+	g.write(&l, from, now, now)
 }
 
 // log logs the call's decision, or that of its end.
