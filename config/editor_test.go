@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -217,11 +218,7 @@ rules:
     settle: {lock: settlement, max_in_flight: 0}
 `)
 	for _, want := range []string{"3: shared: ", "3: 30: ", "3: waits: ", "7: ids: ", "8: 0: "} {
-		found := false
-		for _, line := range got {
-			found = found || strings.HasPrefix(line, want)
-		}
-		if !found {
+		if !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("nothing is underlined as %s: %q", want, got)
 		}
 	}
@@ -235,7 +232,7 @@ rules:
 	for _, tt := range []struct{ line, want string }{
 		{"    ki", "lease"}, {"    ki", "on_unknown_outcome"}, {"    kind: ", "semaphore"}, {"    ", "settle"}, {"    ", "match"},
 	} {
-		if got := s.completions(uri, written, tt.line); !strings.Contains(" "+strings.Join(got, " ")+" ", " "+tt.want+" ") {
+		if got := s.completions(uri, written, tt.line); !slices.Contains(got, tt.want) {
 			t.Errorf("behind %q it offers %q, not %s", tt.line, got, tt.want)
 		}
 	}

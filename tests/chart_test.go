@@ -209,7 +209,7 @@ func validateChart(t *testing.T, root string, resources []map[string]any) {
 	}
 }
 
-// schemas is a folder of schemas, whatever address they have.
+// schemas is a folder of schemas, which it loads by their names from any address.
 type schemas string
 
 func (dir schemas) Load(address string) (any, error) {

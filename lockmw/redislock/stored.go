@@ -110,8 +110,8 @@ func (l *Lease) StoreAnswer(name, text, brief string, keep time.Duration) {
 
 // SuspendAnswers withholds the stored answers by these names from all calls, and lets none act again:
 // Acquire returns a [StoredAnswer] that is withheld. That holds for answers that are stored meanwhile by
-// earlier calls, too, for keep, a day at the least. Release gives the answers back, unless ForgetAnswers or KeepSuspended was called.
-// After Hold, and when the lease ends by itself, they stay suspended, for keep. It blocks until Redis has
+// earlier calls, too, for keep, a day at the least. Release gives the answers back, unless
+// ForgetAnswers or KeepSuspended was called. After Hold, and when the lease ends by itself, they stay suspended, for keep. It blocks until Redis has
 // replied or ctx ends. With an error, which wraps [ErrLost] when the lock was no longer ours, some may be
 // suspended.
 func (l *Lease) SuspendAnswers(ctx context.Context, keep time.Duration, names ...string) error {

@@ -68,7 +68,7 @@ func TestComingFromRedisson(t *testing.T) {
 		}
 	}
 
-	// Observed: whatever Java has, everything passes, and Java's lock is not touched.
+	// Observed: every call passes, and ordergate leaves Java's lock as it is.
 	if !value(lock.TryLock(ctx, 0, lease))(t) {
 		t.Fatal("the lock is taken")
 	}
