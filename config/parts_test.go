@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -286,32 +285,6 @@ func TestSameKeys(t *testing.T) {
 	if accepted == 0 || braces == 0 {
 		t.Errorf("accepted %d pairs, and %d keys with braces", accepted, braces)
 	}
-}
-
-// TestMayBeSame has a key, and others that are the same for one order: texts are in the place of
-// some of its variables, and variables in the place of some of its texts.
-func TestMayBeSame(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a := drawKey(t, "ab:/")
-		key := a.of(0)
-		b := drawnKey{ids: a.ids}
-		var text string
-		for rest := key; rest != ""; {
-			n := rapid.IntRange(1, len(rest)).Draw(t, "length")
-			if part := rest[:n]; rapid.Bool().Draw(t, "variable") && !strings.Contains(part, "/") {
-				name := fmt.Sprint("v", len(b.key.Names))
-				b.ids[name] = []ID{{Format: FormatPattern, Pattern: "[" + part + "]+"}}
-				b.key.Texts, b.key.Names, text = append(b.key.Texts, text), append(b.key.Names, name), ""
-			} else {
-				text += part
-			}
-			rest = rest[n:]
-		}
-		b.key.Texts = append(b.key.Texts, text)
-		if names := slices.Concat(b.key.Names, []string{"tenant"}); !a.ids.mayBeSame(a.template(), b.template(), names) || !a.ids.mayBeSame(b.template(), a.template(), names) {
-			t.Fatalf("%q and %q are both %q", a.template(), b.template(), key)
-		}
-	})
 }
 
 // TestMayHave has the characters of IDs. Those of patterns are in texts that match.

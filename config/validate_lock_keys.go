@@ -23,10 +23,9 @@ func (k keyIDs) add(r *Rule) {
 	}
 }
 
-// mayHave reports whether the value of a variable can have a character. That of a header can have
-// each.
+// mayHave reports whether the value of a variable can have a character.
 func (k keyIDs) mayHave(name string, c byte) bool {
-	return strings.HasPrefix(name, headerPlaceholder) || slices.ContainsFunc(k[name], func(id ID) bool { return id.mayHave(c) })
+	return slices.ContainsFunc(k[name], func(id ID) bool { return id.mayHave(c) })
 }
 
 // lockUses returns the use of each lock by the rules, by the lock's name.
@@ -166,43 +165,4 @@ func (t KeyTemplate) isUnambiguous(ids keyIDs) (name, next string, ok bool) {
 		}
 	}
 	return name, next, fromFront || fromBack
-}
-
-// mayBeSame reports whether two keys can be the same, each with its own values. No variable has a
-// slash, so they differ if they have different numbers of slashes, or differ between two.
-func (k keyIDs) mayBeSame(a, b string, names []string) bool {
-	return slices.EqualFunc(strings.Split(a, "/"), strings.Split(b, "/"), func(a, b string) bool {
-		s, t := NewKeyTemplate(a, names), NewKeyTemplate(b, names)
-		return k.beginAlike(s, t) && k.beginAlike(s.reversed(), t.reversed())
-	})
-}
-
-// beginAlike reports whether two keys can begin with the same character behind the text that both
-// begin with.
-func (k keyIDs) beginAlike(a, b KeyTemplate) bool {
-	s, t := a.Texts[0], b.Texts[0]
-	for s != "" && t != "" && s[0] == t[0] {
-		s, t = s[1:], t[1:]
-	}
-	switch {
-	case s != "" && t != "":
-		return false
-	case s != "":
-		return len(b.Names) > 0 && k.mayHave(b.Names[0], s[0])
-	case t != "":
-		return len(a.Names) > 0 && k.mayHave(a.Names[0], t[0])
-	}
-	return (len(a.Names) > 0) == (len(b.Names) > 0)
-}
-
-// reversed returns the template with the last character first.
-func (t KeyTemplate) reversed() KeyTemplate {
-	r := KeyTemplate{Names: slices.Clone(t.Names)}
-	slices.Reverse(r.Names)
-	for _, text := range slices.Backward(t.Texts) {
-		b := []byte(text)
-		slices.Reverse(b)
-		r.Texts = append(r.Texts, string(b))
-	}
-	return r
 }

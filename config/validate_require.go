@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -90,23 +91,22 @@ func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
 	}
 }
 
-// conditionIsNoLock rejects a condition on a key that the order's lock can have. The settlement
-// itself has the lock when the conditions are checked.
+// conditionIsNoLock rejects a condition on the lock of the order itself, which the settlement has when
+// the conditions are checked: with one value for each placeholder, both keys are the same.
 func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
 	name, key := r.Settle.Lock, c.Key()
 	l, defined := v.config.Locks[name]
 	at := join("locks", name)
-	if _, problem := Template(key, sortedKeys(r.Parts)); key == "" || problem != "" || !defined || l.Kind == LockQuorum || v.unusable(at+".key") || v.hasUnknownKind(at, l) {
+	parts, problem := Template(key, sortedKeys(r.Parts))
+	if key == "" || problem != "" || !defined || l.Kind == LockQuorum || v.unusable(at+".key") || v.hasUnknownKind(at, l) {
 		return // a quorum has servers of its own
 	}
-	names := sortedKeys(r.Parts)
-	for _, m := range placeholder.FindAllStringSubmatch(key, -1) {
-		if strings.HasPrefix(m[1], headerPlaceholder) {
-			names = append(names, m[1])
-		}
+	var same strings.Builder // with one value for each placeholder
+	for _, part := range parts {
+		same.WriteString(cmp.Or(part.Text, "1"))
 	}
-	ids := v.uses[name].ids // those of r, too
-	if ids.mayBeSame(key, l.Key, names) || ids.mayBeSame(key, l.Key+ObservedSuffix, names) {
+	own := v.uses[name].Key(func(string) string { return "1" })
+	if same.String() == own || same.String() == own+ObservedSuffix {
 		path = join(path, c.Kind())
 		if c.Value != nil || c.Geo != nil {
 			path += ".key"
