@@ -20,7 +20,7 @@ type Config struct {
 	Backend string `mapstructure:"backend" default:"strict" oneof:"strict tomcat spring php"`
 	// FrontControllers are those of rules without any, with backend strict and php; default
 	// /index.php and /.
-	FrontControllers []string `mapstructure:"front_controllers"`
+	FrontControllers []string `mapstructure:"front_controllers" form:"script"`
 	// Answer is that of rules without one. Without it, the status of an answer counts.
 	Answer *Answer `mapstructure:"answer"`
 
@@ -59,7 +59,7 @@ type Listen struct {
 
 	// AdminHosts are the host names that requests to the admin address may have, besides IP
 	// addresses and localhost.
-	AdminHosts []string `mapstructure:"admin_hosts"`
+	AdminHosts []string `mapstructure:"admin_hosts" form:"host"`
 
 	// TLS is for authz, proc and http on host:port. Outside of loopback, these addresses need it.
 	TLS *ListenTLS `mapstructure:"tls"`
@@ -109,16 +109,18 @@ type Redis struct {
 	// Mode is what serves Redis. Embedded is in this process, for trials with one ordergate.
 	Mode string `mapstructure:"mode" default:"single" oneof:"single sentinel cluster embedded"`
 	// Addresses are those of exactly one server (mode single; default 127.0.0.1:6379), of
-	// Sentinels, or of any nodes of a cluster, which name the others. Mode embedded has none.
-	Addresses []string `mapstructure:"addresses"`
+	// Sentinels, or of any nodes of a cluster, which name the others.
+	Addresses []string `mapstructure:"addresses" form:"server" twice:"name an address once" only:"mode=single,sentinel,cluster"`
 	// Master is the Sentinels' name of the primary.
-	Master string `mapstructure:"master" default:"mymaster" only:"mode=sentinel" need:"the Sentinels' name of the master"`
-	// Database is the number of the database, in modes single and sentinel. A user needs +select for
-	// another one than 0.
-	Database     int    `mapstructure:"database" default:"0" min:"0" max:"65535"`
-	Username     string `mapstructure:"username"`                         // an ACL user; needs a password
-	PasswordFile string `mapstructure:"password_file"`                    // read at start and for each new connection, trailing line break removed
-	PasswordEnv  string `mapstructure:"password_env" not:"password_file"` // name of an environment variable
+	Master string `mapstructure:"master" form:"master" default:"mymaster" only:"mode=sentinel" need:"the Sentinels' name of the master"`
+	// Database is the number of the database. A user needs +select for another one than 0.
+	Database int `mapstructure:"database" default:"0" min:"0" max:"65535" only:"mode=single,sentinel"`
+	// Username is that of an ACL user; needs a password.
+	Username string `mapstructure:"username" only:"mode=single,sentinel,cluster"`
+	// PasswordFile is read at start and for each new connection, trailing line break removed.
+	PasswordFile string `mapstructure:"password_file" only:"mode=single,sentinel,cluster"`
+	// PasswordEnv is the name of an environment variable.
+	PasswordEnv string `mapstructure:"password_env" not:"password_file" only:"mode=single,sentinel,cluster"`
 
 	// SentinelUsername is for the Sentinels, which have users of their own.
 	SentinelUsername string `mapstructure:"sentinel_username" only:"mode=sentinel"`
@@ -131,9 +133,9 @@ type Redis struct {
 	// ordergate has it. At most 200 bytes, without #; default the host's name and the address
 	// of proc or authz, inside Envoy of admin. Where several have one file, set
 	// ORDERGATE_REDIS_MEMBER.
-	Member string `mapstructure:"member"`
+	Member string `mapstructure:"member" form:"member" empty:"give this ordergate a name of its own, or remove it"`
 
-	TLS *TLS `mapstructure:"tls"` // with the servers, in mode sentinel also with the Sentinels. {} trusts the system's authorities
+	TLS *TLS `mapstructure:"tls" only:"mode=single,sentinel,cluster"` // with the servers, in mode sentinel also with the Sentinels. {} trusts the system's authorities
 
 	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
 	// They are never printed.
@@ -144,10 +146,10 @@ type Redis struct {
 // TLS configures the client for TLS with Redis. The zero value trusts the system's authorities
 // and presents no certificate. The files are PEM.
 type TLS struct {
-	CA         string `mapstructure:"ca"`          // authorities that sign the servers' certificates; default the system's
-	Cert       string `mapstructure:"cert"`        // our certificate, with its chain up to an authority; needs Key
-	Key        string `mapstructure:"key"`         // its private key
-	ServerName string `mapstructure:"server_name"` // expected in the servers' certificates; default the host of each address
+	CA         string `mapstructure:"ca"`                             // authorities that sign the servers' certificates; default the system's
+	Cert       string `mapstructure:"cert"`                           // our certificate, with its chain up to an authority; needs Key
+	Key        string `mapstructure:"key"`                            // its private key
+	ServerName string `mapstructure:"server_name" form:"server_name"` // expected in the servers' certificates; default the host of each address
 }
 
 // Lock kinds and formats.
@@ -209,7 +211,7 @@ type Lock struct {
 // each other and of that of the section redis. The user, the password and TLS are those of the
 // section redis.
 type Quorum struct {
-	Addresses []string `mapstructure:"addresses" change:"lock,set"` // an odd number of at least 3, each its own server
+	Addresses []string `mapstructure:"addresses" form:"server" change:"lock,set"` // an odd number of at least 3, each its own server
 }
 
 // Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but

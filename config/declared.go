@@ -18,8 +18,12 @@ import (
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
-//	form          of text: header (by itself, in a list or as keys) and lower become lower case;
-//	              for the schema: address, lock, mode or name
+//	form          what a text is, by itself, in a list or as keys, see [forms]; header and lower
+//	              become lower case
+//	of            the section that has an entry of this name
+//	items         the most that a list or a mapping has, and what they are: 16 conditions
+//	twice         what to do about a text that a list has twice
+//	empty         what to do about an empty list, mapping or text
 //	reply         the default of a reply: status, retry_after and body
 //	need          what to give: the key must not be missing or empty
 //	change        what a reload cannot always change: restart, lock, answers or form, see [ChangeOf]
@@ -37,6 +41,12 @@ type declaration struct {
 	only      []condition // one of which must hold
 	not, need string
 	form      string
+	looks     form
+	of        string
+	items     int // 0: any number
+	itemsAre  string
+	twice     string
+	empty     string
 	reply     *Reply // the default of one; nil: none, or it depends on other keys
 	change    string
 }
@@ -68,6 +78,11 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 			continue
 		}
 		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string)}
+		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
+		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {
+			k.items, _ = strconv.Atoi(items)
+			k.itemsAre = are
+		}
 		value := func(tag string) (v reflect.Value) {
 			if text, has := f.Tag.Lookup(tag); has {
 				read, problem := fromText(text, f.Type)

@@ -16,7 +16,7 @@ const (
 type Dedup struct {
 	// Confirm is the name of a source, a table. No kind of filter is certain of a duplicate: it has
 	// IDs of creates that may have failed as well.
-	Confirm   string `mapstructure:"confirm"`
+	Confirm   string `mapstructure:"confirm" of:"sources" need:"a source that is a table: the filter may take a new order for one that exists, and its create would be refused"`
 	Duplicate Reply  `mapstructure:"duplicate" reply:"409 0s {\"error\":\"order already exists\"}"` // default 409 {"error":"order already exists"}
 	// OnUnavailable is what becomes of a create if the table does not answer in time.
 	OnUnavailable string `mapstructure:"on_unavailable" default:"forward" oneof:"forward refuse"`
@@ -42,11 +42,8 @@ func (v *validator) dedup(path string, r *Rule) {
 		v.reject(path, "refuses the repeat of a create before its key is looked up: remove dedup, or the once with a key")
 	}
 	if d.Confirm == "" {
-		v.rejectMissing(path, []string{"confirm"}, "confirm is missing: the filter may take a new order for one that exists, "+
-			"and its create would be refused; name a source that is a table")
 		return
 	}
-	reference(v, path+".confirm", "sources", d.Confirm, v.config.Sources)
 	switch s := v.config.Sources[d.Confirm]; {
 	case s.Kind == SourceCSV:
 		v.reject(path+".confirm", "source %s is a file, which does not have the newest orders: name a table", quote(d.Confirm))

@@ -22,12 +22,12 @@ func TestDedup(t *testing.T) {
 		{"the other ends", "{kind: redis-bitmap}", "{form: id, format: uuid}", "{confirm: db, on_unavailable: forward, timeout: 5s, max_queries: 1000}", nil},
 		{"an exact filter, confirmed", "{kind: exact}", "{path: id, format: pattern, pattern: a+}", confirm, nil},
 		{"an exact filter alone", "{kind: exact}", "{path: id}", "{}", []string{
-			".create.dedup: confirm is missing: the filter may take a new order for one that exists, and its create would be refused; name a source that is a table",
+			".create.dedup: confirm is missing: give a source that is a table: the filter may take a new order for one that exists, and its create would be refused",
 		}},
 		{"no ID in the request", "{}", "{format: digits}", confirm, []string{
 			".create.dedup: is for requests that name the new order: give id a place, such as {header: x-order-id}, or remove this",
 		}},
-		{"an empty name", "{}", "{path: id}", `{confirm: ""}`, []string{".create.dedup: confirm is missing: the filter may take a new order for one that exists, and its create would be refused; name a source that is a table"}},
+		{"an empty name", "{}", "{path: id}", `{confirm: ""}`, []string{".create.dedup.confirm: is empty: give a source that is a table: the filter may take a new order for one that exists, and its create would be refused"}},
 		{"an unknown source", "{}", "{path: id}", "{confirm: dbs}", []string{`.create.dedup.confirm: "dbs" is not defined under sources, which has db, seed`}},
 		{"a file", "{}", "{path: id}", "{confirm: seed}", []string{`.create.dedup.confirm: source "seed" is a file, which does not have the newest orders: name a table`}},
 		{"out of range", "{}", "{path: id}", "{confirm: db, timeout: 9ms, max_queries: 0, on_unavailable: pass, duplicate: {status: 199}}", []string{

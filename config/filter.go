@@ -45,10 +45,10 @@ type Filter struct {
 	FalsePositiveRate float64 `mapstructure:"false_positive_rate" default:"0.001" min:"1e-9" max:"0.5"`
 	// Sources are the names of sources, read at start; for a filter in Redis only where it is not
 	// whole. A filter of kind redisson without any is filled by others.
-	Sources []string `mapstructure:"sources"`
+	Sources []string `mapstructure:"sources" of:"sources" twice:"name a source once"`
 	// Parts are what an ID is unique within, such as a tenant: at most 4 names. The filter then
 	// has IDs with them, in this order: tenant/id. Not of kind exact.
-	Parts []string `mapstructure:"parts"`
+	Parts []string `mapstructure:"parts" form:"part" items:"4 parts" twice:"name a part once" empty:"name a part of the IDs, such as tenant, or remove it"`
 	// Freshness is the condition for Absent; default a window of 500ms, or none in a file that
 	// uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
@@ -71,7 +71,7 @@ type Filter struct {
 	// Verify is the share of refused lookups whose order is looked for in the tables, and the share
 	// that goes on to the backend: "1/n", or off. Default 1/10000; off with segments whose
 	// older orders are absent.
-	Verify string `mapstructure:"verify"`
+	Verify string `mapstructure:"verify" form:"share"`
 
 	// Layout is where the bits of an ID lie: in one cache line (blocked) or anywhere, with less memory.
 	Layout   string    `mapstructure:"layout" default:"blocked" oneof:"blocked classic" only:"kind=local,layered"`
@@ -220,7 +220,7 @@ type Source struct {
 	// IDColumn is the column with the order IDs.
 	IDColumn string `mapstructure:"id_column" only:"kind=mysql,postgres" need:"the name of the column with the order IDs"`
 	// PartColumns maps the parts of the filters' IDs to their columns.
-	PartColumns map[string]string `mapstructure:"part_columns" only:"kind=mysql,postgres,kafka"`
+	PartColumns map[string]string `mapstructure:"part_columns" empty:"give a part and its column, such as {tenant: tenant_id}, or remove it" only:"kind=mysql,postgres,kafka"`
 	// CursorColumn is indexed, and greater for later rows; default the ID column.
 	CursorColumn string `mapstructure:"cursor_column" only:"kind=mysql,postgres"`
 	// Ascending means that later rows have greater cursors, but the database does not generate
@@ -251,12 +251,12 @@ type Source struct {
 	// filter.
 	Slot string `mapstructure:"slot" only:"follow=logical"`
 	// Publication is that of the table; default ordergate_SOURCE.
-	Publication string `mapstructure:"publication" only:"follow=logical"`
+	Publication string `mapstructure:"publication" form:"publication" only:"follow=logical"`
 
 	// Brokers are the addresses, host:port, at which ordergate finds the servers of the topic.
-	Brokers []string `mapstructure:"brokers" only:"kind=kafka" need:"the address of one Kafka server or more, such as [10.0.0.1:9092]"`
+	Brokers []string `mapstructure:"brokers" form:"server" only:"kind=kafka" need:"the address of one Kafka server or more, such as [10.0.0.1:9092]"`
 	// Topic has the messages, in all of its partitions.
-	Topic string `mapstructure:"topic" only:"kind=kafka" need:"the name of the topic"`
+	Topic string `mapstructure:"topic" form:"topic" only:"kind=kafka" need:"the name of the topic"`
 	// Format is that of the messages: rows as Canal or Debezium write them, or any JSON object.
 	Format string `mapstructure:"format" only:"kind=kafka" need:"the format of the messages: canal-json, debezium or json" oneof:"canal-json debezium json"`
 	// ID is the column with the order IDs, or in format json the dotted path of their member.

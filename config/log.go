@@ -1,7 +1,6 @@
 package config
 
 import (
-	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -17,7 +16,7 @@ type Log struct {
 // DecisionLog configures a line of JSON for each decision.
 type DecisionLog struct {
 	// To is stdout, stderr, or the absolute path of a file.
-	To string `mapstructure:"to" default:"stdout"`
+	To string `mapstructure:"to" form:"log" default:"stdout"`
 	// Rules are those whose decisions are logged; empty: all.
 	Rules []string `mapstructure:"rules"`
 	// Verdicts are those that are logged; empty: all.
@@ -54,9 +53,6 @@ var Verdicts = []string{
 }
 
 func (v *validator) decisionLog(path string, l *DecisionLog) {
-	if l.To != LogStdout && l.To != LogStderr && !filepath.IsAbs(l.To) {
-		v.reject(path+".to", "%s is not %s, %s or an absolute path", quote(l.To), LogStdout, LogStderr)
-	}
 	for i, name := range l.Rules {
 		if !slices.ContainsFunc(v.config.Rules, func(r Rule) bool { return r.Name == name }) {
 			v.reject(path+".rules["+strconv.Itoa(i)+"]", "there is no rule %s", quote(name))

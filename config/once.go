@@ -38,7 +38,7 @@ type Once struct {
 
 	// Statuses are those of the answers that are stored, or of the calls that forget: "2xx" or
 	// "404". Default 2xx; with By also 4xx-final: all but 401, 403, 406 to 409, 425 and 429.
-	Statuses []OnceStatus `mapstructure:"statuses"`
+	Statuses []OnceStatus `mapstructure:"statuses" form:"status" empty:"give one, such as 2xx"`
 	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
 	// done is stored.
 	MaxBody int      `mapstructure:"max_body" min:"0" max:"1048576"`
@@ -339,9 +339,6 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 		return
 	}
 	v.onceParts(path, "scope", o.Scope)
-	if problem := nameProblem(o.Name); problem != "" {
-		v.reject(path+".name", "%s", problem)
-	}
 	v.once(path, o)
 }
 
@@ -355,7 +352,6 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 			v.reject(at, "excludes forget: a call that undoes stores no answer")
 		}
 	}
-	v.statuses(path, o)
 	for i, name := range o.Forget {
 		known := name == OnceAll
 		for j := range v.config.Rules {
@@ -412,21 +408,6 @@ func (v *validator) onceParts(path, key string, parts OnceParts) {
 	}
 }
 
-// statuses checks the statuses of answers.
-func (v *validator) statuses(path string, o *Once) {
-	if len(o.Statuses) == 0 {
-		v.reject(path+".statuses", "is empty: give one, such as 2xx")
-	}
-	for i, of := range o.Statuses {
-		text := string(of)
-		class, isClass := strings.CutSuffix(text, "xx")
-		valid := isClass && len(class) == 1 || len(text) == 3 && strings.Trim(text, "0123456789") == ""
-		if !(valid && text[0] >= '2' && text[0] <= '5') && text != notRetried {
-			v.reject(fmt.Sprintf("%s.statuses[%d]", path, i), "%s is not a status to store: write one such as 201, or 2xx for all of a kind", quote(text))
-		}
-	}
-}
-
 // once checks what all stored answers have.
 func (v *validator) once(path string, o *Once) {
 	keep := path + ".keep"
@@ -434,7 +415,6 @@ func (v *validator) once(path string, o *Once) {
 		keep = path + ".for"
 	}
 	between(v, keep, o.Keep, time.Second, maxOnceKeep)
-	v.statuses(path, o)
 	for i, name := range o.Headers {
 		v.storedHeader(fmt.Sprintf("%s.headers[%d]", path, i), name)
 	}

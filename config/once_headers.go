@@ -32,7 +32,6 @@ func (v *validator) keyHeader(path, name string) {
 
 // storedHeader rejects a header that cannot be stored with an answer.
 func (v *validator) storedHeader(path, name string) {
-	v.header(path, name)
 	switch {
 	case strings.HasPrefix(name, "access-control-") || name == "timing-allow-origin":
 		v.reject(path, "%s cannot be stored: it depends on the Origin of the request", quote(name))

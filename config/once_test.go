@@ -147,6 +147,7 @@ func TestOnce(t *testing.T) {
 
 		{"out of range", onceKey + `{by: idempotency-key, keep: 999ms, lease: 999ms, hold: 999ms, max_body: -1, statuses: [], fingerprint: headers, wait: {tries: 0}, in_use: {status: 199}, missing: {status: 199}, unavailable: {status: 199}, mismatch: {status: 199}}}`, []string{
 			`0].once.fingerprint: "headers" is not one of body, none`,
+			"0].once.statuses: is empty: give one, such as 2xx",
 			"0].once.max_body: -1 is out of range: 0 to 1048576 are allowed",
 			"0].once.lease: 999ms is out of range: 1s to 1h are allowed",
 			"0].once.hold: 999ms is out of range: 1s to 24h are allowed",
@@ -156,7 +157,6 @@ func TestOnce(t *testing.T) {
 			"0].once.missing.status: 199 is out of range: 200 to 599 are allowed",
 			"0].once.unavailable.status: 199 is out of range: 200 to 599 are allowed",
 			"0].once.keep: 999ms is out of range: 1s to 8760h are allowed",
-			"0].once.statuses: is empty: give one, such as 2xx",
 		}},
 		{"out of range at the other end", onceKey + "{by: body, scope: [], for: 8761h, lease: 61m, hold: 25h, max_body: 1_048_577}}", []string{
 			"0].once.max_body: 1048577 is out of range: 0 to 1048576 are allowed",

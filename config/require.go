@@ -29,8 +29,8 @@ type Condition struct {
 // ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
 type ValueCondition struct {
 	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""` // a key in Redis
-	Is    string `mapstructure:"is"`                                     // the key has this value
-	IsNot string `mapstructure:"is_not"`                                 // it has another one, or does not exist
+	Is    string `mapstructure:"is" form:"printed"`                      // the key has this value
+	IsNot string `mapstructure:"is_not" form:"printed"`                  // it has another one, or does not exist
 	// Codec is that of a Java service that wrote the value.
 	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
@@ -41,7 +41,7 @@ type GeoCondition struct {
 	Key    string `mapstructure:"key" need:"the key of a GEO set"`                             // of a GEO set
 	Member string `mapstructure:"member" need:"a member of the set, such as \"{id}\""`         // a member of the set
 	To     string `mapstructure:"to" need:"a member of the set, such as \"{header:x-store}\""` // another member
-	Within string `mapstructure:"within" need:"a distance, such as 500m"`                      // 0 to 30000km, in m, km, ft or mi: "500m"
+	Within string `mapstructure:"within" form:"distance" need:"a distance, such as 500m"`      // 0 to 30000km, in m, km, ft or mi: "500m"
 	// Codec is that of a Java service that wrote the members.
 	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
@@ -49,11 +49,11 @@ type GeoCondition struct {
 // TimeCondition is a part of each day, by ordergate's clock. If To is before From, it ends on
 // the next day.
 type TimeCondition struct {
-	From string `mapstructure:"from" default:"00:00"` // "HH:MM", the first minute
-	To   string `mapstructure:"to" default:"24:00"`   // "HH:MM", the first minute after it
+	From string `mapstructure:"from" form:"from" default:"00:00"` // "HH:MM", the first minute
+	To   string `mapstructure:"to" form:"to" default:"24:00"`     // "HH:MM", the first minute after it
 	// Days are those on which it begins: mon to sun, or ranges such as mon..fri.
-	Days []string `mapstructure:"days" default:"sun,mon,tue,wed,thu,fri,sat"`
-	Zone string   `mapstructure:"zone" default:"UTC"` // of the IANA database, such as Europe/Berlin
+	Days []string `mapstructure:"days" form:"day" empty:"give a day, such as mon, or leave it out for all" default:"sun,mon,tue,wed,thu,fri,sat"`
+	Zone string   `mapstructure:"zone" form:"zone" default:"UTC"` // of the IANA database, such as Europe/Berlin
 }
 
 // Kind returns the key of the condition that is set, or "".

@@ -30,19 +30,19 @@ type Rule struct {
 	// FrontControllers are the paths at which a backend of kind strict or php chooses its
 	// action by parameters. The gate refuses a request there that names an order and that no
 	// rule matches. Default those of the file.
-	FrontControllers []string `mapstructure:"front_controllers"`
+	FrontControllers []string `mapstructure:"front_controllers" form:"script"`
 
 	// JSONWithoutType is for a body without a Content-Type, in rules that read an ID from
 	// JSON. Default refuse for backend strict, since some (Rack, CGI.pm) read such a body as
 	// a form; otherwise accept.
 	JSONWithoutType string `mapstructure:"json_without_type" oneof:"accept refuse"`
 
-	Pass bool `mapstructure:"pass"` // exempts matching requests; excludes id, parts, invalid, lookup, create, settle and once
-	IDs  []ID `mapstructure:"id"`   // where the order ID is: at most 8 entries, in different locations; a mapping in the file is a list of one
+	Pass bool `mapstructure:"pass"`                                                                                    // exempts matching requests; excludes id, parts, invalid, lookup, create, settle and once
+	IDs  []ID `mapstructure:"id" items:"8 entries" empty:"name the ID's location, or remove it in a rule with create"` // where the order ID is: at most 8 entries, in different locations; a mapping in the file is a list of one
 	// Parts are what the ID is unique within, such as a tenant, by name: at most 4, and at most 8
 	// with the entries of id. Each request must have all of them. They are those in the key of
 	// the rule's lock, and those of its filter.
-	Parts   map[string]ID `mapstructure:"parts" change:"answers"`
+	Parts   map[string]ID `mapstructure:"parts" items:"4 parts" empty:"name a part, such as {tenant: {header: x-tenant}}, or remove it" change:"answers"`
 	names   []string      // see PartNames
 	Answer  *Answer       `mapstructure:"answer"`  // what the backend's answers mean; default that of the file
 	Invalid Reply         `mapstructure:"invalid"` // the answer to a malformed ID; default 400; with an empty body, the gate describes the fault
@@ -71,17 +71,17 @@ type QueryValues []string
 
 // Match selects requests. All of its conditions must hold.
 type Match struct {
-	Methods []string `mapstructure:"methods"` // methods in upper case, at least one
-	Path    string   `mapstructure:"path"`    // a template, such as "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query; with a slash at the end where the backend has one
+	Methods []string `mapstructure:"methods" form:"method" twice:"name a method once" need:"at least one method, such as [GET, HEAD]"` // methods in upper case, at least one
+	Path    string   `mapstructure:"path" form:"template" need:"a template such as \"/orders/{id}\""`                                  // a template, such as "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query; with a slash at the end where the backend has one
 	// Query maps parameters that the query must have to their values, one of which it has as
 	// written. Names have 1 to 128 letters, digits, _ and -; values 1 to 256 visible ASCII
 	// characters but & ; and #, with a letter or digit among them.
-	Query map[string]QueryValues `mapstructure:"query"`
+	Query map[string]QueryValues `mapstructure:"query" empty:"give a parameter and its value, or remove it"`
 	// Case is how the literal segments are compared; insensitive for a backend that takes /ORDERS for
 	// /orders.
 	Case string `mapstructure:"case" default:"sensitive" oneof:"sensitive insensitive"`
 	// Host is the exact :authority without the port, in lower case; default any.
-	Host string `mapstructure:"host"`
+	Host string `mapstructure:"host" form:"authority"`
 	// OtherMethods decides about methods that no rule names for the path; default refuse in
 	// a rule with settle or a required key, pass in others.
 	OtherMethods string `mapstructure:"other_methods" oneof:"refuse pass"`
@@ -117,12 +117,12 @@ const (
 // in the answer. [Config.EnsureDefaults] adds such an entry to a create rule without any. A
 // create learns IDs of the format of its first entry.
 type ID struct {
-	Path   string `mapstructure:"path"`                 // the name of a {segment} of match.path
-	Query  string `mapstructure:"query"`                // a parameter
-	Header string `mapstructure:"header" form:"header"` // a header, its name in any case
-	JSON   string `mapstructure:"json"`                 // dotted path of member names in the body
-	Form   string `mapstructure:"form"`                 // a field of an urlencoded body
-	Cookie string `mapstructure:"cookie"`               // a cookie
+	Path   string `mapstructure:"path"`                    // the name of a {segment} of match.path
+	Query  string `mapstructure:"query" form:"parameter"`  // a parameter
+	Header string `mapstructure:"header" form:"header"`    // a header, its name in any case
+	JSON   string `mapstructure:"json" form:"member_path"` // dotted path of member names in the body
+	Form   string `mapstructure:"form" form:"field"`       // a field of an urlencoded body
+	Cookie string `mapstructure:"cookie" form:"cookie"`    // a cookie
 
 	Optional bool `mapstructure:"optional"` // not in rules that settle, the same in all entries: a request may have no ID
 	// JSONType is how the ID is written. 42 and "42" are one order.
@@ -169,20 +169,20 @@ type IDTime struct {
 // Lookup refuses requests for absent orders.
 type Lookup struct {
 	// Filter is the name of a filter.
-	Filter string `mapstructure:"filter" need:"the name of a filter"`
+	Filter string `mapstructure:"filter" need:"the name of a filter" of:"filters"`
 	Absent Reply  `mapstructure:"absent" reply:"404 0s {\"error\":\"order not found\"}"` // the answer; default 404 {"error":"order not found"}
 }
 
 // Create learns the ID of a new order from the backend's answer.
 type Create struct {
 	// Filter is the name of a filter.
-	Filter string `mapstructure:"filter" need:"the name of a filter"`
+	Filter string `mapstructure:"filter" need:"the name of a filter" of:"filters"`
 	Learn  Learn  `mapstructure:"learn"` // where the answer has the new ID, or the word table
 	Dedup  *Dedup `mapstructure:"dedup"` // refuses a create of an order that exists
 	Once   *Once  `mapstructure:"once"`  // stored answers, by an Idempotency-Key unless it has by
 	// Lock is taken for the order that the request names, until its answer is learned: two
 	// creates of one ID do not run at once.
-	Lock        string `mapstructure:"lock" change:"lock"`
+	Lock        string `mapstructure:"lock" of:"locks" change:"lock"`
 	Busy        Reply  `mapstructure:"busy" only:"lock" reply:"409 1s {\"error\":\"order is being created, try again\"}"`              // another create of the order runs; default 409, Retry-After 1s
 	Unavailable Reply  `mapstructure:"unavailable" only:"lock" reply:"503 1s {\"error\":\"orders cannot be created now, try again\"}"` // Redis does not answer; default 503, Retry-After 1s
 }
@@ -200,11 +200,11 @@ type Learn struct {
 // Settle holds a lock around the call.
 type Settle struct {
 	// Lock is the name of a lock.
-	Lock        string      `mapstructure:"lock" need:"the name of a lock" change:"lock"`
-	By          []Place     `mapstructure:"by"`                                                                                // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
+	Lock        string      `mapstructure:"lock" need:"the name of a lock" of:"locks" change:"lock"`
+	By          []Place     `mapstructure:"by" items:"4 places" empty:"name a place, such as {cookie: SID}, or remove it"`     // what the lock is by, in place of an order: at most 4, which make one key; excludes id, parts, lookup, limit and require
 	Limit       *Limit      `mapstructure:"limit"`                                                                             // bounds the calls at once with the same second ID
 	Once        *Once       `mapstructure:"once"`                                                                              // the stored answer of the order
-	Require     []Condition `mapstructure:"require"`                                                                           // at most 16; all must hold, or the call is refused
+	Require     []Condition `mapstructure:"require" items:"16 conditions" empty:"give it a condition, or remove it"`           // at most 16; all must hold, or the call is refused
 	Busy        Reply       `mapstructure:"busy" reply:"409 1s {\"error\":\"order is being settled, try again\"}"`             // default 409, Retry-After 1s
 	Unavailable Reply       `mapstructure:"unavailable" reply:"503 1s {\"error\":\"settlement is not available, try again\"}"` // without Redis, with too many settlements in flight, after a lost lease, or without a lock; default 503, Retry-After 1s
 	// MaxHold is the longest call. ordergate ends a longer one, and holds its lock.
@@ -227,7 +227,7 @@ type Settle struct {
 // example.
 type Limit struct {
 	// Lock is of kind semaphore, and not the lock of the order.
-	Lock string `mapstructure:"lock" need:"the name of a lock of kind semaphore" change:"lock"`
+	Lock string `mapstructure:"lock" need:"the name of a lock of kind semaphore" of:"locks" change:"lock"`
 	// ID locates the second ID. Its name must not be one that a backend may confuse with the
 	// order's.
 	ID ID `mapstructure:"id"`

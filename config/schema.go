@@ -93,8 +93,10 @@ func (b *schemaBuilder) limit(p schema, t reflect.Type, k declaration) {
 		}
 		p["enum"] = words
 	}
-	if form := map[string]string{"address": addressForm, "name": nameForm, "mode": socketMode.String(), "lock": `\{id\}`}[k.form]; form != "" {
-		p["pattern"] = form
+	if isList := k.field.Type.Kind() == reflect.Slice; k.looks.expr != "" && k.field.Type.Kind() == reflect.String {
+		p["pattern"] = k.looks.expr
+	} else if k.looks.expr != "" && isList && k.field.Type.Elem() == reflect.TypeFor[string]() {
+		p["items"] = schema{"type": "string", "pattern": k.looks.expr}
 	}
 	isTime := k.field.Type == reflect.TypeFor[time.Duration]()
 	if k.least.IsValid() && !isTime {

@@ -30,7 +30,6 @@ func (c *Config) validate(doc *document) {
 	}
 	v.keys("", reflect.ValueOf(c).Elem())
 	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
-		v.paths(at, c.FrontControllers)
 		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
 			v.reject(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
 		}
@@ -194,15 +193,22 @@ func number(value any) string {
 	return fmt.Sprint(value)
 }
 
-// reference checks that a name is defined in a section. It reports nothing if the name may
-// belong to an entry that the reader rejected.
-func reference[V any](v *validator, path, section, name string, defined map[string]V) {
+// reference checks that a section has an entry of a name. It reports nothing if the name may belong to
+// an entry that the reader rejected.
+func (v *validator) reference(path, section, name string) {
+	file := reflect.ValueOf(v.config).Elem()
+	defined := file.FieldByIndex(v.sibling(file, section).field.Index)
 	unsure := v.unusable(section) || v.partlyRead[section] || v.badNames[join(section, name)] ||
-		len(defined) == 0 && v.partlyRead[""]
-	if _, ok := defined[name]; ok || unsure {
+		defined.Len() == 0 && v.partlyRead[""]
+	if defined.MapIndex(reflect.ValueOf(name)).IsValid() || unsure {
 		return
 	}
-	names := slices.DeleteFunc(sortedKeys(defined), func(name string) bool { return nameProblem(name) != "" })
+	var names []string
+	for _, other := range sortedNames(defined) {
+		if nameProblem(other.String()) == "" {
+			names = append(names, other.String())
+		}
+	}
 	switch near := nearest(name, names); {
 	case len(names) == 0:
 		v.reject(path, "%s is not defined: there is nothing under %s", quote(name), section)

@@ -7,11 +7,11 @@ import (
 
 // Place is where a request has a token that is no order's, such as a session. Exactly one is set.
 type Place struct {
-	Cookie string `mapstructure:"cookie"`               // a cookie
-	Header string `mapstructure:"header" form:"header"` // a header, its name in any case
-	Query  string `mapstructure:"query"`                // a parameter
-	Form   string `mapstructure:"form"`                 // a field of an urlencoded body
-	JSON   string `mapstructure:"json"`                 // dotted path of member names in the body
+	Cookie string `mapstructure:"cookie" form:"cookie"`    // a cookie
+	Header string `mapstructure:"header" form:"header"`    // a header, its name in any case
+	Query  string `mapstructure:"query" form:"parameter"`  // a parameter
+	Form   string `mapstructure:"form" form:"field"`       // a field of an urlencoded body
+	JSON   string `mapstructure:"json" form:"member_path"` // dotted path of member names in the body
 }
 
 // ID returns the place as that of an ID.
@@ -51,13 +51,7 @@ func (l *Lock) fenceOfTokens() time.Duration { return max(l.Lease, l.OnUnknownOu
 func (v *validator) by(path string, r *Rule) {
 	at, s := path+".by", r.Settle
 	if len(s.By) == 0 {
-		if v.given(at) {
-			v.reject(at, "is empty: name a place, such as {cookie: SID}, or remove it")
-		}
 		return
-	}
-	if len(s.By) > maxParts {
-		v.reject(at, "has %d places: at most %d are allowed", len(s.By), maxParts)
 	}
 	rule := path[:len(path)-len(".settle")]
 	const message = "is for an order, and settle.by names none: remove one of the two"

@@ -23,7 +23,7 @@ func TestSettleBy(t *testing.T) {
 		{"good", rule("{lock: session, by: [{cookie: SID}, {header: X-Tenant}], once: {}}", ""), nil},
 		{"repeats", rule("{lock: session, by: [{cookie: SID}], once: {for: 0s}}", ""), nil},
 		{"repeats for too long", rule("{lock: session, by: [{cookie: SID}], once: {for: 61m}}", ""), []string{"rules[0].settle.once.for: 1h1m is out of range: 0s to 1h are allowed"}},
-		{"empty", rule("{lock: session, by: []}", ""), []string{"rules[0].id: does not name", "rules[0].settle.by: is empty"}},
+		{"empty", rule("{lock: session, by: []}", ""), []string{"rules[0].settle.by: is empty", "rules[0].id: does not name"}},
 		{"no place", rule("{lock: session, by: [{}]}", ""), []string{"rules[0].settle.by[0]: names no place"}},
 		{"two places in one", rule("{lock: session, by: [{cookie: a, query: b}]}", ""), []string{"rules[0].settle.by[0]: has query and cookie"}},
 		{"alike", rule("{lock: session, by: [{cookie: SID}, {query: sid}]}", ""), []string{"rules[0].settle.by[1].query: \"sid\" may be taken for"}},

@@ -3,7 +3,6 @@ package config
 import (
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -13,7 +12,9 @@ const maxCapacity = 100_000_000_000
 func (v *validator) filter(path, name string, f Filter) {
 	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
-	v.partNames(path, f)
+	if len(f.Parts) > 0 && f.Kind == FilterExact {
+		v.reject(path+".parts", "a filter of kind %s has numbers only, and an ID with parts is none: choose another kind", FilterExact)
+	}
 	v.inRedis(path, f)
 	v.snapshot(path+".snapshot", f)
 	v.segments(path+".segments", name, f.Segments)
@@ -21,16 +22,6 @@ func (v *validator) filter(path, name string, f Filter) {
 	v.changeLog(path+".change_log", f)
 	v.reconcile(path+".reconcile", f)
 	v.shareLoad(path+".share_load", f)
-	seen := make(map[string]bool)
-	for i, name := range f.Sources {
-		at := path + ".sources[" + strconv.Itoa(i) + "]"
-		if seen[name] {
-			v.reject(at, "%s is given twice: name a source once", quote(name))
-		} else {
-			reference(v, at, "sources", name, v.config.Sources)
-		}
-		seen[name] = true
-	}
 	if v.config.hasFeed(f) && !slices.ContainsFunc(f.Sources, func(name string) bool { return !v.config.Sources[name].Feed() }) {
 		v.reject(path+".sources", "has only topics, which never have all orders: name the table of the orders too, or a file")
 	}

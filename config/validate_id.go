@@ -58,12 +58,7 @@ func (v *validator) locationsOf(path string, id ID) []idLocation {
 func (v *validator) ids(path string, r Rule) {
 	at, n := path+".id", len(r.IDs)
 	needed := r.Create == nil && !r.IsBy() && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
-	switch {
-	case n > maxIDs:
-		v.reject(at, "has %d entries: at most %d are allowed", n, maxIDs)
-	case n == 0 && v.given(at):
-		v.reject(at, "is empty: name the ID's location, or remove it in a rule with create")
-	case n == 0 && needed:
+	if n == 0 && needed && !v.given(at) {
 		v.rejectNoLocation(at)
 	}
 	var earlier []idLocation
@@ -105,22 +100,8 @@ func (v *validator) location(path string, places []idLocation, template string) 
 	}
 	for _, p := range places {
 		at := join(path, p.key)
-		switch p.key {
-		case "path":
-			if template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+p.name+"}/") {
-				v.reject(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
-			}
-		case "header":
-			v.header(at, p.name)
-		case "json":
-			if !isMemberPath(p.name) {
-				v.reject(at, "%s is not a path of 1 to %d member names joined by dots, such as data.orderId", quote(p.name), maxJSONNames)
-			}
-		default:
-			if !parameterName.MatchString(p.name) {
-				what := map[string]string{"query": "a parameter", "form": "a field", "cookie": "a cookie"}[p.key]
-				v.reject(at, "%s is not the name of %s: names are 1 to 128 letters, digits, _ and -", quote(p.name), what)
-			}
+		if p.key == "path" && template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+p.name+"}/") {
+			v.reject(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
 		}
 	}
 }
@@ -129,12 +110,6 @@ func isMemberPath(path string) bool {
 	names := strings.Split(path, ".")
 	wrong := func(name string) bool { return !memberName.MatchString(name) }
 	return len(path) <= maxJSONPath && len(names) <= maxJSONNames && !slices.ContainsFunc(names, wrong)
-}
-
-func (v *validator) header(path, name string) {
-	if !headerName.MatchString(name) {
-		v.reject(path, "%s is not the name of a header", quote(name))
-	}
 }
 
 // option rejects a key that has no effect without one of its owners.

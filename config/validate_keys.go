@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,15 +22,12 @@ func (v *validator) keys(path string, s reflect.Value) {
 		at := join(path, k.key)
 		switch {
 		case v.unusable(at):
-		case !v.applies(path, s, k):
-			if given || !f.IsZero() {
-				misplaced = append(misplaced, at)
-				v.misplaced(path, s, k)
-			}
+		case !v.applies(path, s, k) && (!given && f.IsZero() || v.misplaced(path, s, k)):
+			misplaced = append(misplaced, at)
 		case k.not != "" && (given || !f.IsZero()) && v.has(path, s, k.not):
 			misplaced = append(misplaced, at)
 			v.reject(at, "excludes %s: give one of the two", k.not)
-		case k.need != "" && !v.required(path, k.key, !f.IsZero() || given && k.least.IsValid(), k.need):
+		case k.need != "" && !v.required(path, k.key, !isEmpty(f) || given && k.least.IsValid(), k.need):
 		case !given && (v.file != "" || f.IsZero()):
 		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
 			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
@@ -37,6 +35,8 @@ func (v *validator) keys(path string, s reflect.Value) {
 			v.oneOf(path, s, k)
 		case k.least.IsValid() && !inRange(f, k.least, k.most):
 			v.reject(at, "%s is out of range: %s to %s are allowed", number(f.Interface()), number(k.least.Interface()), number(k.most.Interface()))
+		default:
+			v.texts(at, f, k)
 		}
 	}
 	v.eachMapping(path, s, false, func(at string, inner reflect.Value) {
@@ -48,6 +48,48 @@ func (v *validator) keys(path string, s reflect.Value) {
 			v.keys(at, inner)
 		}
 	})
+}
+
+func isEmpty(f reflect.Value) bool { return f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 }
+
+// texts checks a text, or a list: how long it is, and each text in it.
+func (v *validator) texts(at string, f reflect.Value, k declaration) {
+	switch f.Kind() {
+	case reflect.String:
+		if k.empty == "" || f.Len() > 0 {
+			v.text(at, f.String(), k)
+			return
+		}
+	case reflect.Slice, reflect.Map:
+		if k.items > 0 && f.Len() > k.items {
+			v.reject(at, "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
+		}
+		seen := make(map[string]bool)
+		for i := 0; f.Type().Elem().Kind() == reflect.String && f.Kind() == reflect.Slice && i < f.Len(); i++ {
+			item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
+			if seen[text] && k.twice != "" {
+				v.reject(item, "%s is given twice: %s", quote(text), k.twice)
+			} else {
+				v.text(item, text, k)
+			}
+			seen[text] = true
+		}
+	}
+	if k.empty != "" && f.Len() == 0 {
+		v.rejectMissing(at, nil, "is empty: %s", k.empty)
+	}
+}
+
+// text checks the form of a text, and that it is the name of an entry of a section.
+func (v *validator) text(at, text string, k declaration) {
+	if k.looks.problem != nil {
+		if problem := k.looks.problem(text); problem != "" {
+			v.reject(at, "%s", problem)
+		}
+	}
+	if k.of != "" {
+		v.reference(at, k.of, text)
+	}
 }
 
 // oneOf checks that a key has one of its words.
@@ -79,9 +121,9 @@ func (v *validator) hasWord(path string, s reflect.Value, key string) bool {
 	return !v.unusable(join(path, key)) && slices.ContainsFunc(k.choices, func(c choice) bool { return c.word == word })
 }
 
-// misplaced rejects a key that is for other mappings than its own. It reports nothing if the word
-// of another key decides that, and has a violation itself.
-func (v *validator) misplaced(path string, s reflect.Value, k declaration) {
+// misplaced rejects a key that is for other mappings than its own. It returns false if the word of
+// another key decides that, and has a violation itself.
+func (v *validator) misplaced(path string, s reflect.Value, k declaration) bool {
 	var texts []string
 	n := 0
 	for _, c := range k.only {
@@ -92,11 +134,10 @@ func (v *validator) misplaced(path string, s reflect.Value, k declaration) {
 		other := v.sibling(s, c.key)
 		if len(k.only) == 1 && !v.applies(path, s, other) {
 			k.only = other.only
-			v.misplaced(path, s, k)
-			return
+			return v.misplaced(path, s, k)
 		}
 		if v.applies(path, s, other) && !v.hasWord(path, s, c.key) {
-			return
+			return false
 		}
 		texts, n = append(texts, plural(c.key, c.words)), n+len(c.words)
 	}
@@ -105,6 +146,7 @@ func (v *validator) misplaced(path string, s reflect.Value, k declaration) {
 		set = "one of them"
 	}
 	v.reject(join(path, k.key), "is for %s only: set %s, or remove this", enumerate(texts), set)
+	return true
 }
 
 // plural writes a key and its words.

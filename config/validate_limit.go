@@ -12,7 +12,6 @@ func (v *validator) limit(path string, r Rule) {
 		return
 	}
 	if l.Lock != "" {
-		reference(v, at+".lock", "locks", l.Lock, v.config.Locks)
 		lock, defined := v.config.Locks[l.Lock]
 		switch {
 		case defined && lock.Kind != LockSemaphore && !v.unusable("locks."+l.Lock):

@@ -22,13 +22,6 @@ func (v *validator) listen(c *Config) {
 		{"listen.admin", c.Listen.Admin},
 	}
 	for i, l := range listeners {
-		if l.address == "" {
-			continue
-		}
-		if problem := addressProblem(l.address, 0); problem != "" {
-			v.reject(l.path, "%s", problem)
-			continue
-		}
 		for _, other := range listeners[:i] {
 			if overlap(other.address, l.address) {
 				v.reject(l.path, "%s is taken by %s: give each listener an address of its own", quote(l.address), other.path)
@@ -38,18 +31,7 @@ func (v *validator) listen(c *Config) {
 	v.served(c)
 	v.exposed(&c.Listen)
 	v.listenTLS(&c.Listen)
-	for i, name := range c.Listen.AdminHosts {
-		if !hostName.MatchString(name) {
-			v.reject(fmt.Sprintf("listen.admin_hosts[%d]", i), "%s is not a host name: give one without a port", quote(name))
-		}
-	}
-	if mode := c.Listen.SocketMode; !socketMode.MatchString(mode) {
-		v.reject("listen.socket_mode", "%s is not a mode: give three octal digits, such as \"0660\"", quote(mode))
-	}
 }
-
-// socketMode matches an octal mode without the set-user-ID, set-group-ID and sticky bits.
-var socketMode = regexp.MustCompile(`^0?[0-7]{3}$`)
 
 // exposed rejects addresses at which other machines could forge requests and orders, or change
 // filters.
@@ -130,6 +112,9 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9
 // addressProblem returns the fault of an address, "host:port" or "unix:/path", or "". The port
 // must be at least leastPort.
 func addressProblem(address string, leastPort int) string {
+	if address == "" && leastPort == 0 { // it is not served
+		return ""
+	}
 	if strings.Contains(address, "@") {
 		return "has an @ in it: an address is host:port or unix:/path, without a user or password"
 	}
@@ -154,10 +139,15 @@ func addressProblem(address string, leastPort int) string {
 	if host == "" {
 		return fmt.Sprintf("%s names no host: write 127.0.0.1:%s, or 0.0.0.0:%[2]s for every interface", quote(address), port)
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) {
+	if !isHost(host) {
 		return fmt.Sprintf("%s has no valid host: give an IP address or a host name", quote(address))
 	}
 	return ""
+}
+
+func isHost(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil || hostName.MatchString(text)
 }
 
 // overlap reports whether two addresses cannot both have a listener. It does not resolve host

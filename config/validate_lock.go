@@ -102,10 +102,6 @@ func (v *validator) quorum(path string, l Lock) {
 	}
 	for i, address := range addresses {
 		item := list + "[" + strconv.Itoa(i) + "]"
-		if problem := addressProblem(address, 1); problem != "" {
-			v.reject(item, "%s", problem)
-			continue
-		}
 		for _, other := range addresses[:i] {
 			if overlap(other, address) {
 				v.reject(item, "%s is the server of %s: each vote takes a server of its own", quote(address), quote(other))

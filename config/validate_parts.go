@@ -3,7 +3,6 @@ package config
 import (
 	"regexp/syntax"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/orderid"
@@ -19,16 +18,10 @@ const maxComposedID = orderid.MaxBytes
 func (v *validator) parts(path string, r Rule) {
 	at := path + ".parts"
 	if len(r.Parts) == 0 {
-		if v.given(at) {
-			v.rejectMissing(at, nil, "is empty: name a part, such as {tenant: {header: x-tenant}}, or remove it")
-		}
 		v.partsComplete(path, r)
 		return
 	}
-	switch n := len(r.Parts); {
-	case n > maxParts:
-		v.reject(at, "has %d parts: at most %d are allowed", n, maxParts)
-	case n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs:
+	if n := len(r.Parts); n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
 		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
 	}
 	var earlier []idLocation
@@ -197,36 +190,17 @@ func (v *validator) limitWithoutParts(path string, r Rule) {
 	}
 }
 
-// partNames checks the names of the parts of a filter.
-func (v *validator) partNames(path string, f Filter) {
-	at := path + ".parts"
-	switch {
-	case len(f.Parts) > maxParts:
-		v.reject(at, "has %d parts: at most %d are allowed", len(f.Parts), maxParts)
-	case len(f.Parts) == 0 && v.given(at):
-		v.reject(at, "is empty: name a part of the IDs, such as tenant, or remove it")
-	case len(f.Parts) > 0 && f.Kind == FilterExact:
-		v.reject(at, "a filter of kind %s has numbers only, and an ID with parts is none: choose another kind", FilterExact)
+// partProblem returns the fault of a part's name, or "".
+func partProblem(name string) string {
+	if name == partID {
+		return name + " is the order's ID, which is always last: remove it"
 	}
-	for i, name := range f.Parts {
-		item := at + "[" + strconv.Itoa(i) + "]"
-		switch problem := nameProblem(name); {
-		case problem != "":
-			v.reject(item, "%s", problem)
-		case name == partID:
-			v.reject(item, "%s is the order's ID, which is always last: remove it", partID)
-		case slices.Contains(f.Parts[:i], name):
-			v.reject(item, "%s is given twice: name a part once", quote(name))
-		}
-	}
+	return nameProblem(name)
 }
 
 // partColumns checks the columns of a table that have the parts of its IDs.
 func (v *validator) partColumns(path, source string, s Source) {
 	at := path + ".part_columns"
-	if len(s.PartColumns) == 0 && v.given(at) {
-		v.rejectMissing(at, nil, "is empty: give a part and its column, such as {tenant: tenant_id}, or remove it")
-	}
 	var used []string // by filters
 	for _, name := range sortedKeys(v.config.Filters) {
 		f := v.config.Filters[name]

@@ -30,8 +30,8 @@ func TestTopologies(t *testing.T) {
 		{"cluster with all there is", `{mode: cluster, addresses: ["a:1", "b:1"], username: u, password_env: PW, tls: {}}`, nil},
 		{"cluster without addresses", `{mode: cluster}`, []string{`redis: addresses is missing: give that of one node or more, such as [10.0.0.1:6379]`}},
 		{"a database", `{addresses: ["a:1"], database: 3}`, nil},
-		{"a database of a cluster", `{mode: cluster, addresses: ["a:1"], database: 3}`, []string{`redis.database: is not for mode cluster, which has database 0 only: remove it`}},
-		{"a database inside this process", `{mode: embedded, database: 3}`, []string{`redis.database: is not for mode embedded, which runs inside this process: remove it`}},
+		{"a database of a cluster", `{mode: cluster, addresses: ["a:1"], database: 3}`, []string{`redis.database: is for modes single and sentinel only: set one of them, or remove this`}},
+		{"a database inside this process", `{mode: embedded, database: 3}`, []string{`redis.database: is for modes single and sentinel only: set one of them, or remove this`}},
 		{"a database below 0", `{database: -1}`, []string{`redis.database: -1 is out of range: 0 to 65535 are allowed`}},
 		{"cluster at a socket", `{mode: cluster, addresses: [unix:/run/s.sock]}`, []string{`redis.addresses[0]: "unix:/run/s.sock" is a socket: mode cluster takes host:port`}},
 		{"cluster with a user without a password", `{mode: cluster, addresses: ["a:1"], username: u}`, []string{`redis: username needs a password: give password_file or password_env`}},
@@ -46,7 +46,7 @@ func TestTopologies(t *testing.T) {
 		{"embedded with what others have", `{mode: embedded, master: m, tls: {}, sentinel_password_env: PW}`, []string{
 			`redis.master: is for mode sentinel only: set it, or remove this`,
 			`redis.sentinel_password_env: is for mode sentinel only: set it, or remove this`,
-			`redis.tls: is not for mode embedded, which runs inside this process: remove it`,
+			`redis.tls: is for modes single, sentinel and cluster only: set one of them, or remove this`,
 		}},
 		{"a mode that is announced nowhere", `{mode: sentinels, master: m}`, []string{`redis.mode: "sentinels" is not one of single, sentinel, cluster, embedded`}},
 

@@ -2,29 +2,18 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
-	"time"
-	_ "time/tzdata" // an image for sidecars may have no time zones
 	"unicode"
 )
 
-const (
-	// MaxConditions bounds the conditions of a rule: each settlement checks all of them.
-	MaxConditions = 16
-	// maxConditionText bounds a template, and a value, in bytes. Each check sends them.
-	maxConditionText = 256
-)
+// maxConditionText bounds a template, and a value, in bytes. Each check sends them.
+const maxConditionText = 256
 
 func (v *validator) require(path string, r *Rule) {
 	s := r.Settle
 	at := path + ".require"
-	switch {
-	case len(s.Require) == 0 && v.given(at):
-		v.reject(at, "is empty: give it a condition, or remove it")
-	case len(s.Require) > MaxConditions:
-		v.reject(at, "has %d conditions: at most %d are allowed", len(s.Require), MaxConditions)
-	}
 	for i := range s.Require {
 		v.condition(at+"["+strconv.Itoa(i)+"]", &s.Require[i], r)
 	}
@@ -119,24 +108,23 @@ func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
 // template checks the template of a key, or of a member.
 func (v *validator) template(path, text string, parts []string) {
 	_, problem := Template(text, parts)
-	switch {
-	case text == "":
-		v.reject(path, "is empty: give a key, such as \"loaders:{id}\"")
-	case problem != "":
+	if text == "" {
+		problem = "is empty: give a key, such as \"loaders:{id}\""
+	}
+	if problem = cmp.Or(problem, printedProblem(text)); problem != "" {
 		v.reject(path, "%s", problem)
-	default:
-		v.conditionText(path, text)
 	}
 }
 
-// conditionText checks a text that is sent to Redis.
-func (v *validator) conditionText(path, text string) {
-	if len(text) > maxConditionText {
-		v.reject(path, "is %d bytes long: at most %d are allowed", len(text), maxConditionText)
+// printedProblem returns the fault of a text that is sent to Redis, or "".
+func printedProblem(text string) string {
+	switch {
+	case len(text) > maxConditionText:
+		return fmt.Sprintf("is %d bytes long: at most %d are allowed", len(text), maxConditionText)
+	case strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
+		return fmt.Sprintf("%s has a character in it that cannot be printed: leave it out", quote(text))
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
-		v.reject(path, "%s has a character in it that cannot be printed: leave it out", quote(text))
-	}
+	return ""
 }
 
 func (v *validator) valueCondition(path string, c *ValueCondition, parts []string) {
@@ -155,8 +143,6 @@ func (v *validator) valueCondition(path string, c *ValueCondition, parts []strin
 	case !is && !isNot:
 		v.rejectMissing(path, []string{"is", "is_not"}, "compares with nothing: give it is or is_not")
 	}
-	v.conditionText(path+".is", c.Is)
-	v.conditionText(path+".is_not", c.IsNot)
 }
 
 func (v *validator) geoCondition(path string, c *GeoCondition, parts []string) {
@@ -172,9 +158,6 @@ func (v *validator) geoCondition(path string, c *GeoCondition, parts []string) {
 	if c.To != "" {
 		v.template(path+".to", c.To, parts)
 	}
-	if _, ok := metersOf(c.Within); !ok && c.Within != "" {
-		v.reject(path+".within", "%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi", quote(c.Within))
-	}
 }
 
 func (v *validator) timeCondition(path string, c *TimeCondition) {
@@ -182,25 +165,7 @@ func (v *validator) timeCondition(path string, c *TimeCondition) {
 		return
 	}
 	from, fromOK := MinuteOf(c.From)
-	to, toOK := MinuteOf(c.To)
-	if !fromOK || from == 24*60 {
-		v.reject(path+".from", "%s is not a time from 00:00 to 23:59", quote(c.From))
-	}
-	if !toOK {
-		v.reject(path+".to", "%s is not a time from 00:00 to 24:00", quote(c.To))
-	}
-	if fromOK && toOK && from == to {
+	if to, toOK := MinuteOf(c.To); fromOK && toOK && from == to {
 		v.reject(path+".to", "is the same as from: leave both out for whole days")
-	}
-	if len(c.Days) == 0 {
-		v.reject(path+".days", "is empty: give a day, such as mon, or leave it out for all")
-	}
-	for i, day := range c.Days {
-		if _, ok := DaysOf(day); !ok {
-			v.reject(path+".days["+strconv.Itoa(i)+"]", "%s is not a day or a range of them: mon, tue, wed, thu, fri, sat, sun, or mon..fri", quote(day))
-		}
-	}
-	if _, err := time.LoadLocation(c.Zone); err != nil || c.Zone == "" || c.Zone == "Local" {
-		v.reject(path+".zone", "%s is not a time zone, such as UTC or Europe/Berlin", quote(c.Zone))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -17,18 +16,13 @@ const (
 )
 
 func (v *validator) rule(path string, r Rule) {
-	if problem := nameProblem(r.Name); problem != "" && r.Name != "" {
-		v.reject(path+".name", "%s", problem)
-	}
 	v.mode(path+".mode", r)
-	if at := path + ".front_controllers"; hasFrontControllers(r.Backend) {
-		if v.given(at) || !slices.Equal(r.FrontControllers, v.config.FrontControllers) {
-			v.paths(at, r.FrontControllers)
-		}
-	} else if len(r.FrontControllers) > 0 || v.given(at) {
+	if at := path + ".front_controllers"; !hasFrontControllers(r.Backend) && (len(r.FrontControllers) > 0 || v.given(at)) {
 		v.reject(at, "is for backend %s and %s: remove it, or set one of them", BackendStrict, BackendPHP)
 	}
-	v.match(path, r.Match)
+	if !v.given(path+".match") && v.given(path) {
+		v.rejectMissing(path, []string{"match"}, "match is missing: give methods and a path")
+	}
 	v.query(path, r)
 	if r.Pass {
 		return
@@ -48,11 +42,7 @@ func (v *validator) rule(path string, r Rule) {
 	if r.Create != nil && (r.Lookup != nil || r.Settle != nil) {
 		v.reject(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
 	}
-	if r.Lookup != nil {
-		v.filterReference(path+".lookup", r.Lookup.Filter)
-	}
 	if r.Create != nil {
-		v.filterReference(path+".create", r.Create.Filter)
 		v.learn(path+".create", r.Create)
 		v.createLock(path, r)
 		v.dedup(path, &r)
@@ -87,21 +77,11 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 	}
 }
 
-func (v *validator) filterReference(path, name string) {
-	if name != "" {
-		reference(v, path+".filter", "filters", name, v.config.Filters)
-	}
-}
-
 // createLock checks the lock of a create.
 func (v *validator) createLock(path string, r Rule) {
 	at := path + ".create"
-	if r.Create.Lock == "" && !v.given(at+".lock") {
-		return
-	}
-	reference(v, at+".lock", "locks", r.Create.Lock, v.config.Locks)
-	lock, defined := v.config.Locks[r.Create.Lock]
-	switch {
+	switch lock, defined := v.config.Locks[r.Create.Lock]; {
+	case r.Create.Lock == "":
 	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore):
 		v.reject(at+".lock", "%s is of kind %s, which several calls hold at once: give a lock with one holder", quote(r.Create.Lock), lock.Kind)
 	case len(r.IDs) > 0 && len(v.locationsOf(v.idPath(path, 0, len(r.IDs)), r.IDs[0])) == 0:
@@ -111,9 +91,6 @@ func (v *validator) createLock(path string, r Rule) {
 
 func (v *validator) settle(path string, r *Rule) {
 	s := r.Settle
-	if s.Lock != "" {
-		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
-	}
 	v.by(path, r)
 	v.require(path, r)
 	between(v, path+".max_in_flight_per_client", s.MaxInFlightPerClient, 1, max(s.MaxInFlight, 1))
@@ -161,58 +138,6 @@ var (
 	matchHost  = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?$`)
 )
 
-func (v *validator) match(path string, m Match) {
-	at := path + ".match"
-	if !v.given(at) && v.given(path) {
-		v.rejectMissing(path, []string{"match"}, "match is missing: give methods and a path")
-		return
-	}
-	if len(m.Methods) == 0 {
-		if v.given(at + ".methods") {
-			v.reject(at+".methods", "is empty: give at least one method, such as GET")
-		} else {
-			v.rejectMissing(at, []string{"methods"}, "methods is missing: give at least one, such as [GET, HEAD]")
-		}
-	}
-	seen := make(map[string]bool)
-	for i, method := range m.Methods {
-		item := at + ".methods[" + strconv.Itoa(i) + "]"
-		switch {
-		case !methodName.MatchString(method):
-			v.reject(item, "%s is not a method in upper case, such as POST", quote(method))
-		case method == "ANY" || method == "ALL":
-			// The gate would compare it with the method of a request, and never match.
-			v.reject(item, "%s is not a method: list the methods", quote(method))
-		case seen[method]:
-			v.reject(item, "%s is given twice: name a method once", quote(method))
-		}
-		seen[method] = true
-	}
-	if v.required(at, "path", m.Path != "", `a template such as "/orders/{id}"`) {
-		if problem := templateProblem(m.Path); problem != "" {
-			v.reject(at+".path", "%s %s", quote(m.Path), problem)
-		}
-	}
-	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
-		v.reject(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
-	}
-}
-
-// paths checks literal paths, without {names}.
-func (v *validator) paths(path string, paths []string) {
-	for i, p := range paths {
-		at := path + "[" + strconv.Itoa(i) + "]"
-		switch problem := templateProblem(p); {
-		case problem != "":
-			v.reject(at, "%s %s", quote(p), problem)
-		case p != "/" && strings.HasSuffix(p, "/"):
-			v.reject(at, "%s ends in /: leave it out", quote(p))
-		case strings.Contains(p, "{"):
-			v.reject(at, "%s has a {name}: give the path of a script, such as /index.php", quote(p))
-		}
-	}
-}
-
 // maxQueryValues bounds the values of a parameter. A request is held against all of them.
 const maxQueryValues = 64
 
@@ -223,9 +148,6 @@ var queryValue = regexp.MustCompile(`^[!-~]{1,256}$`)
 // confuse with an ID.
 func (v *validator) query(path string, r Rule) {
 	at := path + ".match.query"
-	if len(r.Match.Query) == 0 && v.given(at) {
-		v.rejectMissing(at, nil, "is empty: give a parameter and its value, or remove it")
-	}
 	for _, name := range sortedKeys(r.Match.Query) {
 		here, values := join(at, name), r.Match.Query[name]
 		if !parameterName.MatchString(name) {
@@ -309,10 +231,7 @@ func (v *validator) learn(path string, c *Create) {
 		v.reject(at, "has response_json and response_header: give exactly one of them")
 	case hasJSON && (slices.Contains(strings.Split(l.ResponseJSON, "."), "") || len(l.ResponseJSON) > maxJSONPath):
 		v.reject(at+".response_json", "%s is not a path of member names joined by dots, such as data.orderId", quote(l.ResponseJSON))
-	case hasHeader:
-		v.header(at+".response_header", l.ResponseHeader)
-		v.capture(at+".pattern", l.Pattern)
-	case hasJSON:
+	case hasHeader || hasJSON:
 		v.capture(at+".pattern", l.Pattern)
 	case v.given(at):
 		v.rejectMissing(at, []string{"response_json", "response_header"}, "does not name the new ID's location: give exactly one of response_json, response_header, or write learn: table")

@@ -33,7 +33,9 @@ func (v *validator) mode(path string, r Rule) {
 	if s.Orders != 0 {
 		v.reject(at, "has a percentage and a header: give exactly one of them")
 	}
-	v.header(at+".header", s.Header)
+	if problem := forms["header"].problem(s.Header); problem != "" {
+		v.reject(at+".header", "%s", problem)
+	}
 	if strings.HasPrefix(s.Header, "x-ordergate-") || s.Header == "host" {
 		v.reject(at+".header", "%s is not passed on to ordergate as the client sent it: choose another header", quote(s.Header))
 	}

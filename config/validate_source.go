@@ -22,20 +22,16 @@ func (v *validator) source(path, name string, s Source) {
 // topicName matches the names that Kafka accepts for a topic.
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
+func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+
 // maxFeedPath bounds the path of an ID in a message, in bytes.
 const maxFeedPath = 256
 
 func (v *validator) feed(path, name string, s Source) {
 	for i, address := range s.Brokers {
-		at := path + ".brokers[" + strconv.Itoa(i) + "]"
-		if problem := addressProblem(address, 1); problem != "" {
-			v.reject(at, "%s", problem)
-		} else if strings.HasPrefix(address, "unix:") {
-			v.reject(at, "%s is a socket: Kafka takes host:port", quote(address))
+		if strings.HasPrefix(address, "unix:") {
+			v.reject(path+".brokers["+strconv.Itoa(i)+"]", "%s is a socket: Kafka takes host:port", quote(address))
 		}
-	}
-	if s.Topic != "" && (!topicName.MatchString(s.Topic) || s.Topic == "." || s.Topic == "..") {
-		v.reject(path+".topic", "%s is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _", quote(s.Topic))
 	}
 	switch {
 	case s.Format == FeedJSON && s.Table != "":
@@ -70,8 +66,8 @@ func (v *validator) table(path, name string, s Source) {
 	if s.CursorColumn != s.IDColumn || v.given(path+".cursor_column") {
 		v.column(path+".cursor_column", s.Kind, s.CursorColumn)
 	}
-	if s.Follow == FollowLogical {
-		v.logical(path, s)
+	if s.Follow == FollowLogical && !slotName.MatchString(s.Slot) { // of a source with a long name by default
+		v.reject(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
 	}
 	v.grace(path+".grace", name, s.Grace)
 }
@@ -103,16 +99,6 @@ func identifierForm(kind string) string {
 
 // slotName matches the names that PostgreSQL accepts for a replication slot.
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
-
-// logical checks the names of a follower of kind postgres.
-func (v *validator) logical(path string, s Source) {
-	if !slotName.MatchString(s.Slot) {
-		v.reject(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
-	}
-	if !isIdentifier(s.Kind, s.Publication) {
-		v.reject(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
-	}
-}
 
 // grace checks the duration, and that the IDs of the source contain their creation time.
 func (v *validator) grace(path, source string, grace time.Duration) {

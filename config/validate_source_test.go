@@ -113,8 +113,8 @@ func TestTables(t *testing.T) {
 		{"keys of another way", mysql(", follow: binlog, every: 0s"), []string{".every: is for follow poll only: set it, or remove this"}},
 		{"keys of a way that was not understood", postgres(", follow: [logical], slot: a"), []string{".follow: is a list: it has to be text"}},
 		{"names of the other that it does not take", postgres(", follow: logical, slot: A-b, publication: ''"), []string{
-			`.slot: "A-b" is not the name of a slot: give 1 to 63 of a-z, 0-9 and _`,
 			`.publication: "" is not the name of a publication: names are 1 to 63 bytes that can be printed`,
+			`.slot: "A-b" is not the name of a slot: give 1 to 63 of a-z, 0-9 and _`,
 		}},
 		{"keys of tables", "{kind: csv, path: a, " + needed + ", cursor_column: a, batch: 0, pause: 0s, max_rate: 0, on_bad: skip, overlap: 1s, follow: none, every: 1s, grace: 0s, server_id: 0, slot: a, publication: a}", []string{
 			".dsn_env: is for kinds mysql and postgres only: set one of them, or remove this",
@@ -164,8 +164,8 @@ func TestFeeds(t *testing.T) {
 		}},
 		{"no format", "{" + needed + ", format: avro, id: a}", []string{`.format: "avro" is not one of canal-json, debezium, json`}},
 		{"no brokers", "{kind: kafka, brokers: [a, 'unix:/b', 'c:0'], topic: t, format: json, id: a}", []string{
-			`.brokers[0]: "a" is not host:port or unix:/path`, `.brokers[1]: "unix:/b" is a socket: Kafka takes host:port`,
-			`.brokers[2]: "c:0" has no valid port: 1 to 65535 are allowed`,
+			`.brokers[0]: "a" is not host:port or unix:/path`, `.brokers[2]: "c:0" has no valid port: 1 to 65535 are allowed`,
+			`.brokers[1]: "unix:/b" is a socket: Kafka takes host:port`,
 		}},
 		{"no topic", "{kind: kafka, brokers: ['a:1'], topic: a b, format: json, id: a}", []string{`.topic: "a b" is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _`}},
 		{"no path", "{" + needed + ", format: json, id: a..b, table: t}", []string{

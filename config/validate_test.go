@@ -101,8 +101,8 @@ func TestValidation(t *testing.T) {
 		{"redis as a URL", with("redis", `{addresses: ["redis://u:hunter2@a:1"]}`), []string{`redis.addresses[0]: has an @ in it: an address is host:port or unix:/path, without a user or password`}},
 		{"redis at a socket", with("redis", `{addresses: ["unix:/run/redis.sock"]}`), nil},
 		{"embedded", with("redis", `{mode: embedded}`), nil},
-		{"embedded with addresses", with("redis", `{mode: embedded, addresses: ["a:1"]}`), []string{`redis.addresses: is not for mode embedded, which runs inside this process: remove it`}},
-		{"embedded with a user", with("redis", `{mode: embedded, username: u}`), []string{`redis.username: is not for mode embedded, which runs inside this process: remove it`}},
+		{"embedded with addresses", with("redis", `{mode: embedded, addresses: ["a:1"]}`), []string{`redis.addresses: is for modes single, sentinel and cluster only: set one of them, or remove this`}},
+		{"embedded with a user", with("redis", `{mode: embedded, username: u}`), []string{`redis.username: is for modes single, sentinel and cluster only: set one of them, or remove this`}},
 		{"unknown mode", with("redis", `{mode: double}`), []string{`redis.mode: "double" is not one of single, sentinel, cluster, embedded`}},
 		{"user without a password", with("redis", `{username: u}`), []string{`redis: username needs a password: give password_file or password_env`}},
 		{"variable's name is none", with("redis", `{password_env: "hunter2!"}`), []string{`redis.password_env: is not the name of an environment variable: names are letters, digits and _`}},
@@ -206,7 +206,7 @@ func TestValidation(t *testing.T) {
 
 		{"rule without a match", ruleWith(`{name: a, id: {query: id}, lookup: {filter: orders}}`), []string{`rules[0]: match is missing: give methods and a path`}},
 		{"empty match", ruleWith(`{name: a, match: {}, id: {query: id}, lookup: {filter: orders}}`), []string{
-			`rules[0].match: methods is missing: give at least one, such as [GET, HEAD]`,
+			`rules[0].match: methods is missing: give at least one method, such as [GET, HEAD]`,
 			`rules[0].match: path is missing: give a template such as "/orders/{id}"`,
 		}},
 
@@ -262,7 +262,7 @@ func TestMatches(t *testing.T) {
 		{"unknown case", `methods: [GET], path: /a, case: ""`, `case: "" is not one of sensitive, insensitive`},
 		{"other methods", `methods: [GET], path: /a, other_methods: refuse`, accepted},
 		{"unknown fate of other methods", `methods: [GET], path: /a, other_methods: deny`, `other_methods: "deny" is not one of refuse, pass`},
-		{"no methods", `methods: [], path: /a`, `methods: is empty: give at least one method, such as GET`},
+		{"no methods", `methods: [], path: /a`, `methods: is empty: give at least one method, such as [GET, HEAD]`},
 		{"lower case", `methods: [get], path: /a`, `methods[0]: "get" is not a method in upper case, such as POST`},
 		{"any", `methods: [ANY], path: /a`, `methods[0]: "ANY" is not a method: list the methods`},
 		{"method twice", `methods: [GET, PUT, GET], path: /a`, `methods[2]: "GET" is given twice: name a method once`},
@@ -317,11 +317,11 @@ func TestConfigMadeInGo(t *testing.T) {
 	}
 	want := []Violation{
 		{Path: "filters.orders.false_positive_rate", Message: "+Inf is out of range: 1e-09 to 0.5 are allowed"},
-		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
-		{Path: "rules[0].match", Message: "methods is missing: give at least one, such as [GET, HEAD]"},
+		{Path: "rules[0].match", Message: "methods is missing: give at least one method, such as [GET, HEAD]"},
 		{Path: "rules[0].match", Message: `path is missing: give a template such as "/orders/{id}"`},
-		{Path: "rules[0].id", Message: "does not name the ID's location: give exactly one of path, query, header, json, form, cookie"},
 		{Path: "rules[0].settle.lock", Message: `"settlements" is not defined under locks, did you mean settlement?`},
+		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
+		{Path: "rules[0].id", Message: "does not name the ID's location: give exactly one of path, query, header, json, form, cookie"},
 	}
 	if diff := cmp.Diff(want, wrong.Violations); diff != "" {
 		t.Errorf("unexpected violations (-want +got):\n%s", diff)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -11,9 +10,6 @@ const (
 	DefaultVerify = "1/10000"
 	VerifyOff     = "off"
 )
-
-// verifyShare has a share of at least one in a billion.
-var verifyShare = regexp.MustCompile(`^1/[1-9]\d{0,8}$`)
 
 // VerifyOneIn returns n if one in n refused lookups is verified, 0 if none is.
 func (f *Filter) VerifyOneIn() int {
@@ -26,11 +22,7 @@ func (f *Filter) VerifyOneIn() int {
 func (f *Filter) dropsOrders() bool { return f.Segments != nil && f.Segments.Older == OlderAbsent }
 
 func (v *validator) verify(path string, f Filter) {
-	switch {
-	case v.unusable(path) || f.Verify == VerifyOff:
-	case !verifyShare.MatchString(f.Verify):
-		v.reject(path, "%s is not a share: write one in n, such as %s, or %s", quote(f.Verify), DefaultVerify, VerifyOff)
-	case f.dropsOrders():
+	if f.dropsOrders() && f.Verify != VerifyOff {
 		v.reject(path, "the filter refuses orders of dropped days (segments.older: %s), which would be found: remove this, or write %s", OlderAbsent, VerifyOff)
 	}
 }
