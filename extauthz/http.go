@@ -190,6 +190,8 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	d := replies.gate.Screen(r.Context(), req)
 	if d.Refused {
 		replies.gate.ReportRefused(h.log, &d, &req)
+	} else {
+		replies.gate.PassedAny()
 	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:

@@ -52,7 +52,10 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a 
 func (s *Server) handleResponseOnly(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
 	if headers := first.GetResponseHeaders(); headers != nil {
 		if req, ok := requestOf(first); ok {
-			s.current.Load().gate.Answered(req, response(headers, first))
+			g := s.current.Load().gate
+			if rule := g.Answered(req, response(headers, first)); rule != "" && s.opts.Seal != nil {
+				s.checkAuthz(g, rule)
+			}
 		}
 	}
 	if first.GetObservabilityMode() {

@@ -145,6 +145,9 @@ type forwarding struct {
 	hiddenPath string   // the request's path; "": it is not hidden
 	hiddenType string   // the same for the type of its body
 	forged     []string // the client's headers that only ordergate may send
+
+	screened bool         // here and not by ext_authz
+	verdict  gate.Verdict // then
 }
 
 // contentTypeOf returns the first Content-Type of a request, "" if there is none.
@@ -172,22 +175,35 @@ func (p *forwarding) reply(mutation *extproc.HeaderMutation, mode *procmode.Proc
 // skip forwards a request that needs nothing more.
 func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	names, usual := removeButVerdict, skipRuled
-	if call.Decision.Rule < 0 {
+	if call.Decision.Rule < 0 || p.screened && p.verdict == gate.VerdictNone {
 		names, usual = removeUnruled, skipUnruled
 	}
-	if p.at == atHeaders && len(p.forged) == 0 && p.hiddenPath == "" {
+	if p.at == atHeaders && len(p.forged) == 0 && p.hiddenPath == "" && p.verdict == gate.VerdictNone {
 		return usual
 	}
-	return p.reply(without(names, p.forged), skipRest)
+	return p.reply(p.showing(without(names, p.forged)), skipRest)
+}
+
+// showing adds the verdict of screening, which ext_authz sets where it is on.
+func (p *forwarding) showing(mutation *extproc.HeaderMutation) *extproc.HeaderMutation {
+	if p.verdict != gate.VerdictNone {
+		mutation.RemoveHeaders = append(slices.Clip(mutation.RemoveHeaders), gate.HeaderVerdict)
+		mutation.SetHeaders = append(mutation.SetHeaders, set(gate.HeaderVerdict, p.verdict.String()))
+	}
+	return mutation
 }
 
 // watch forwards a lookup, and requests the headers of its answer.
 func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
 	options := call.AnswerOptions()
-	if len(options)+len(p.forged) == 0 && p.hiddenPath == "" {
+	if len(options)+len(p.forged) == 0 && p.hiddenPath == "" && !p.screened {
 		return watchAnswer
 	}
-	return p.reply(without(removeButVerdict, options, p.forged), onlyHeaders)
+	names := removeButVerdict
+	if p.screened && p.verdict == gate.VerdictNone {
+		names = removeUnruled
+	}
+	return p.reply(p.showing(without(names, options, p.forged)), onlyHeaders)
 }
 
 // forward forwards a request with its lease. The lease is nil in observe mode.

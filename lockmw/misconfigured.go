@@ -37,17 +37,18 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 
 // authzCheck detects that Envoy's chain lacks ext_authz.
 type authzCheck struct {
-	without atomic.Int32 // settlements and creates that have come without it
+	without atomic.Int32 // requests that have come without it
 	missing *recurring.Problem
 }
 
 // minWithoutAuthz requests do not come while ext_authz waits for ordergate's start.
 const minWithoutAuthz = 20
 
-// checkAuthz checks a request that ext_authz has not sealed.
-func (s *Server) checkAuthz(g *gate.Gate, call *gate.Call) {
-	if call.NeedsAnswer && !call.Observed() && g.NonePasses() && s.authz.without.Add(1) >= minWithoutAuthz {
-		s.authz.missing.Note("rule", call.Rule())
+// checkAuthz checks a request that has to have passed ext_authz: an enforced one that needs an answer, which
+// is not sealed, or a lookup.
+func (s *Server) checkAuthz(g *gate.Gate, rule string) {
+	if g.NonePasses() && s.authz.without.Add(1) >= minWithoutAuthz {
+		s.authz.missing.Note("rule", rule)
 	}
 }
 

@@ -40,6 +40,8 @@ type proof struct {
 	result string // of Take
 	sealed bool
 	report *gate.Report
+
+	authzOff bool
 }
 
 // prove answers a marked request with what it has seen of it. One that asks for ext_authz goes on, if
@@ -48,7 +50,7 @@ func (s *Server) prove(p *proof, text string) error {
 	if p.result != gate.MarkTaken {
 		return p.stream.Send(immediate(gate.RefusedMark(p.result), gate.VerdictNone))
 	}
-	if p.mark.Stage == gate.StageAuthz && !p.sealed && s.opts.Seal != nil {
+	if p.mark.Stage == gate.StageAuthz && !p.sealed && !p.authzOff && s.opts.Seal != nil {
 		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
 		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
 		return p.stream.Send(onRequest(atHeaders, mutation, skipRest))
@@ -63,7 +65,7 @@ func (s *Server) prove(p *proof, text string) error {
 // look begins the report.
 func (p *proof) look() {
 	p.report = p.gate.Report(gate.AdapterProc, &p.mark, p.req)
-	p.report.Sealed, p.report.RawLines = p.sealed, true
+	p.report.Sealed, p.report.AuthzOff, p.report.RawLines = p.sealed, p.authzOff, true
 	for name := range p.first.GetAttributes()[attributesKey].GetFields() {
 		p.report.Attributes = append(p.report.Attributes, name)
 	}

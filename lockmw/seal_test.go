@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -45,5 +46,58 @@ func TestSeal(t *testing.T) {
 	}
 	if renewed != 3 {
 		t.Errorf("the key was renewed %d times, want 3", renewed)
+	}
+}
+
+// TestAuthzOff has streams say that ext_authz is off: what comes sealed is a client's, and the first reply
+// alone shows Envoy's guard that ext_proc has the request.
+func TestAuthzOff(t *testing.T) {
+	b := newBed(t)
+	seal := gate.NewSeal()
+	b.server.opts.Seal, b.server.opts.RenewSeal = seal, func(context.Context) { t.Error("the key is renewed for a client's path") }
+	g := b.server.current.Load().gate
+	open := func(value, method, path string) (stream, *extproc.ProcessingResponse) {
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), gate.AuthzOff[0], value))
+		t.Cleanup(cancel)
+		client, err := b.client.Process(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := stream{client, t, cancel}
+		return s, s.say(whole(requestHeaders(":method", method, ":path", path, ":authority", "shop")))
+	}
+	shown := func(r *extproc.ProcessingResponse) bool {
+		return r.GetDynamicMetadata().GetFields()[gate.GuardNamespace].GetStructValue().GetFields()[gate.GuardField].GetBoolValue()
+	}
+	for _, path := range []string{seal.Hide("POST", "/orders/42/settle"), seal.Hide("POST", "/none"), "/.ordergate/not-bracketed?seal=x"} {
+		if _, r := open("off", "POST", path); r.GetImmediateResponse().GetStatus().GetCode() != 503 {
+			t.Errorf("%s: %v", path, r)
+		}
+	}
+	for _, path := range []string{"/orders/42/settle", "/orders", "/orders.php", "/none"} {
+		for range 2 {
+			b.lock.Grants <- nil
+		}
+		s, r := open("off", "POST", path)
+		if r.GetRequestHeaders() == nil || !shown(r) {
+			t.Errorf("%s: %v", path, r)
+		}
+		if path == "/orders/42/settle" {
+			if fields := r.GetDynamicMetadata().GetFields()[gate.MetadataNamespace].GetStructValue().GetFields(); fields["verdict"].GetStringValue() != "acquired" {
+				t.Errorf("%s: %v", path, r)
+			}
+			if r := s.say(answered("200", "via_upstream")); shown(r) {
+				t.Errorf("%s: shown twice", path)
+			}
+		}
+		if _, r := open("on", "POST", path); r.GetRequestHeaders() == nil || shown(r) {
+			t.Errorf("%s, with ext_authz: %v", path, r)
+		}
+	}
+	if _, r := open("off", "POST", "/orders/042/settle"); r.GetImmediateResponse().GetStatus().GetCode() != 400 {
+		t.Errorf("a malformed order: %v", r)
+	}
+	if !g.NonePasses() {
+		t.Error("a request passes ext_authz")
 	}
 }

@@ -154,24 +154,34 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if a.gate.NeedsTraceParent() {
 		req.TraceParent = strings.Join(metadata.ValueFromIncomingContext(stream.Context(), "traceparent"), "")
 	}
+	off := isAuthzOff(stream.Context())
+	if off {
+		stream = &guardedStream{ExternalProcessor_ProcessServer: stream}
+	}
 	sealed := s.opts.Seal != nil && gate.IsSealed(req.Target)
 	text := ""
-	if sealed && !s.reveal(stream.Context(), &req, &text) {
+	if sealed && (off || !s.reveal(stream.Context(), &req, &text)) {
 		return s.sendUnrevealed(stream, a, &req)
 	}
 	if p := s.proofOf(&req, &text, sealed); p != nil {
-		p.stream, p.first, p.gate = stream, first, a.gate
+		p.stream, p.first, p.gate, p.authzOff = stream, first, a.gate, off
 		return s.prove(p, text)
 	} else if sealed && text != "" {
 		return s.sendUnrevealed(stream, a, &req)
 	}
-	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
+	pass := forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
+	if off {
+		if refusal := s.screen(stream.Context(), a, &req, &pass); refusal != nil {
+			return stream.Send(refusal)
+		}
+	}
+	call := a.gate.Open(req)
 	if sealed {
 		pass.hiddenPath = req.Target
 	}
 	a.gate.Arrived(call.Decision.Rule, &req, sealed)
-	if !sealed && s.opts.Seal != nil {
-		s.checkAuthz(a.gate, call)
+	if !sealed && !off && s.opts.Seal != nil && call.NeedsAnswer && !call.Observed() {
+		s.checkAuthz(a.gate, call.Rule())
 	}
 	if call.NeedsBody && !call.Decision.Refused {
 		body, other, err := s.fetchBody(stream, pass.askForBody(call, &req))

@@ -66,9 +66,7 @@ func (g *Gate) Seals(d *Decision) bool {
 // request does not reach ext_proc, or not sealed. A client can leave whenever it likes, so the count
 // begins anew.
 func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) {
-	if !g.passed.Load() {
-		g.passed.Store(true)
-	}
+	g.PassedAny()
 	if d.Rule < 0 || !g.policies[d.Rule].HasCalls() {
 		return
 	}
@@ -84,6 +82,13 @@ func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) {
 		if a.passed.Add(1) == 1 {
 			a.since.Store(now)
 		}
+	}
+}
+
+// PassedAny reports that a request passes ext_authz, or another proxy's check.
+func (g *Gate) PassedAny() {
+	if !g.passed.Load() {
+		g.passed.Store(true)
 	}
 }
 

@@ -20,19 +20,22 @@ type Verifier interface {
 
 // Answered reads the headers of an answer to a request without a [Call]. An adapter that
 // sees only answers calls it. The request is the one that was judged, as far as the adapter
-// has it.
-func (g *Gate) Answered(req order.Request, r *Response) {
+// has it. Answered returns the rule of a lookup that passed, "" for any other request.
+func (g *Gate) Answered(req order.Request, r *Response) (rule string) {
 	if !r.fromBackend() { // the cheap check first
-		return
+		return ""
 	}
 	m := g.table.Match(req)
 	if m.Rule < 0 {
-		return
+		return ""
 	}
 	p := &g.policies[m.Rule]
-	if id := p.Lookup.watchedID(&m, req.Method); id != "" {
-		p.lookedUp(id, p.Answers.readLookup(r).ofLookup(nil, false, r.notFound()))
+	id := p.Lookup.watchedID(&m, req.Method)
+	if id == "" {
+		return ""
 	}
+	p.lookedUp(id, p.Answers.readLookup(r).ofLookup(nil, false, r.notFound()))
+	return p.Rule.Name
 }
 
 // watchedID returns the ID that a request looks up. It returns "" if the backend's answer

@@ -16,6 +16,7 @@ type Report struct {
 	Nonce    string    `json:"ordergate_doctor"` // of the mark
 	Adapter  string    `json:"adapter"`          // one of those below
 	Sealed   bool      `json:"sealed"`           // the request has passed ext_authz before; in ext_authz: ext_proc
+	AuthzOff bool      `json:"authz_off"`        // in ext_proc: ext_authz is off for the request
 	Method   string    `json:"method"`
 	Host     string    `json:"host"`
 	Target   string    `json:"target"`

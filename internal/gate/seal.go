@@ -20,7 +20,22 @@ import (
 // by one path, and what the backend does by another. So a path that comes sealed is sealed twice. The
 // two filters may be served by different instances, so these share a key. A Seal is safe for concurrent
 // use.
+//
+// Where ext_authz is off, nothing is sealed, and ext_proc screens the request itself: see [AuthzOff]. A
+// path that comes sealed there is a client's.
 type Seal struct{ keys atomic.Pointer[[]SealKey] }
+
+// AuthzOff is the metadata, a name and its value, of a stream of ext_proc for whose request ext_authz is
+// off: Envoy's configuration sets it (initial_metadata), and no client can. Such a stream's first reply
+// sets GuardField, true, in the dynamic metadata of GuardNamespace. Without these, Envoy's filter
+// ordergate.guard refuses the request: they prove to Envoy what a seal proves to the backend.
+var AuthzOff = [2]string{"x-ordergate-authz", "off"}
+
+// See [AuthzOff].
+const (
+	GuardNamespace = "ordergate.guard"
+	GuardField     = "seen"
+)
 
 // SealKey is the key of a [Seal].
 type SealKey = [16]byte
