@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,12 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	_ "time/tzdata" // for an image with nothing else
 
 	"github.com/spf13/cobra"
-	_ "golang.org/x/crypto/x509roots/fallback" // as above
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 
 	"github.com/ordergate/ordergate/internal/systemd"
 )
@@ -43,6 +45,18 @@ func Root() *cobra.Command {
 	root.DisableAutoGenTag = true
 	return root
 }
+
+// trustAuthorities is for an image without certificates of authorities. Parsing them takes some
+// milliseconds.
+var trustAuthorities = sync.OnceFunc(func() {
+	pool := x509.NewCertPool()
+	for root := range bundle.Roots() {
+		if c, err := x509.ParseCertificate(root.Certificate); err == nil {
+			pool.AddCertWithConstraint(c, root.Constraint)
+		}
+	}
+	x509.SetFallbackRoots(pool)
+})
 
 // run executes one command line and returns its exit code. It prints errors to
 // stderr, one per line.
