@@ -132,7 +132,9 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 // eachMapping calls visit for the mappings inside a struct, with their paths. It stores changed
 // entries of maps if store is set.
 func (d *document) eachMapping(path string, v reflect.Value, store bool, visit func(string, reflect.Value)) {
-	for _, k := range d.keysOf(v.Type()) {
+	keys := d.keysOf(v.Type())
+	for i := range keys {
+		k := &keys[i] // a copy of each key of each rule takes time
 		f, t := v.FieldByIndex(k.field.Index), k.field.Type
 		switch t.Kind() {
 		case reflect.Struct:
@@ -177,7 +179,9 @@ func sortedNames(m reflect.Value) []reflect.Value {
 
 // fill sets the declared defaults of a struct and of those inside it.
 func (d *document) fill(path string, v reflect.Value) {
-	for _, k := range d.keysOf(v.Type()) {
+	keys, given := d.keysOf(v.Type()), d.mappings[path]
+	for i := range keys {
+		k := &keys[i]
 		f := v.FieldByIndex(k.field.Index)
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
@@ -185,10 +189,13 @@ func (d *document) fill(path string, v reflect.Value) {
 		if (k.form == "header" || k.form == "lower") && !f.IsZero() {
 			lower(f, k.form)
 		}
-		if k.reply != nil && d.applies(path, v, k) {
+		if k.reply != nil && d.applies(path, v, *k) {
 			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
-		if !k.byDefault.IsValid() || !f.IsZero() || d.givenIn(path, k.key) || !d.applies(path, v, k) {
+		if !k.byDefault.IsValid() || !f.IsZero() || !d.applies(path, v, *k) {
+			continue
+		}
+		if _, has := given[k.key]; has {
 			continue
 		}
 		if f.Kind() == reflect.Slice { // each configuration has a list of its own
@@ -243,8 +250,8 @@ func (d *document) applies(path string, v reflect.Value, k declaration) bool {
 
 // has reports whether a mapping has a key. A bool has to be true.
 func (d *document) has(path string, v reflect.Value, key string) bool {
-	f, at := v.FieldByIndex(d.sibling(v, key).field.Index), join(path, key)
-	return !f.IsZero() || d.discarded[at] || d.given(at) && f.Kind() != reflect.Bool
+	f := v.FieldByIndex(d.sibling(v, key).field.Index)
+	return !f.IsZero() || d.discarded[join(path, key)] || d.givenIn(path, key) && f.Kind() != reflect.Bool
 }
 
 // sibling returns the declaration of another key of a mapping.

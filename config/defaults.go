@@ -13,10 +13,10 @@ import (
 // safe for concurrent use. [Load] calls it too, and keeps a zero that the file gives.
 func (c *Config) EnsureDefaults() { c.ensureDefaults(newDocument("")) }
 
-// fill sets a value that is zero and that the file does not give.
-func fill[T comparable](doc *document, path string, value *T, byDefault T) {
+// fill sets the value of a key that is zero and that the file does not give.
+func fill[T comparable](doc *document, path, key string, value *T, byDefault T) {
 	var zero T
-	if *value == zero && !doc.given(path) {
+	if *value == zero && !doc.givenIn(path, key) {
 		*value = byDefault
 	}
 }
@@ -109,27 +109,27 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 	if file.withRedis {
 		freshness = Freshness{Mode: FreshnessWindow, Window: DefaultWindow}
 	}
-	fill(doc, path+".freshness", &f.Freshness, freshness)
+	fill(doc, path, "freshness", &f.Freshness, freshness)
 	if f.Freshness.Mode == FreshnessWindow && !doc.given(path+".freshness") { // made in Go
-		fill(doc, path+".freshness.window", &f.Freshness.Window, DefaultWindow)
+		fill(doc, path+".freshness", "window", &f.Freshness.Window, DefaultWindow)
 	}
 	if f.InRedis() != "" {
-		fill(doc, path+".shards", &f.Shards, 1)
-		fill(doc, path+".key_prefix", &f.KeyPrefix, "order:bloom:"+name)
+		fill(doc, path, "shards", &f.Shards, 1)
+		fill(doc, path, "key_prefix", &f.KeyPrefix, "order:bloom:"+name)
 	}
 	if e := f.Expand; e != nil {
 		how := ExpandLayers
 		if f.InRedis() != "" || len(f.Sources) > 0 && f.Segments == nil {
 			how = ExpandRebuild
 		}
-		fill(doc, path+".expand.how", &e.How, how)
-		fill(doc, path+".expand.max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
+		fill(doc, path+".expand", "how", &e.How, how)
+		fill(doc, path+".expand", "max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
 	verify := DefaultVerify
 	if f.dropsOrders() {
 		verify = VerifyOff
 	}
-	fill(doc, path+".verify", &f.Verify, verify)
+	fill(doc, path, "verify", &f.Verify, verify)
 	f.ensureDefaultsOfLog(doc, path, file)
 }
 
@@ -140,19 +140,19 @@ func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSett
 	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; file.withTable && !byArrival {
 		keep = 100_000
 	}
-	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
+	fill(doc, path+".change_log", "keep", &f.ChangeLog.Keep, keep)
 	share := file.withRedis && file.withTable && f.InRedis() == ""
-	fill(doc, path+".share_load", &f.ShareLoad, &share)
+	fill(doc, path, "share_load", &f.ShareLoad, &share)
 }
 
 func (s *Source) ensureDefaults(doc *document, path, name string) {
 	if s.Live() {
-		fill(doc, path+".cursor_column", &s.CursorColumn, s.IDColumn)
+		fill(doc, path, "cursor_column", &s.CursorColumn, s.IDColumn)
 	}
 	if s.Follow == FollowLogical {
 		object := "ordergate_" + strings.ReplaceAll(name, "-", "_")
-		fill(doc, path+".slot", &s.Slot, object)
-		fill(doc, path+".publication", &s.Publication, object)
+		fill(doc, path, "slot", &s.Slot, object)
+		fill(doc, path, "publication", &s.Publication, object)
 	}
 }
 
@@ -163,20 +163,20 @@ const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
 	if l.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
-		fill(doc, path+".wait.tries", &l.Wait.Tries, 3)
-		fill(doc, path+".wait.every", &l.Wait.Every, 100*time.Millisecond)
+		fill(doc, path+".wait", "tries", &l.Wait.Tries, 3)
+		fill(doc, path+".wait", "every", &l.Wait.Every, 100*time.Millisecond)
 	}
-	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
+	fill(doc, path+".on_unknown_outcome", "hold", &l.OnUnknownOutcome.Hold, l.Lease)
 	life := leastFence
 	if ofTokens {
 		life = l.fenceOfTokens()
 	}
-	fill(doc, path+".keep_fence", &l.KeepFence, life)
+	fill(doc, path, "keep_fence", &l.KeepFence, life)
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
-	r.Mode.ensureDefaults(doc, path+".mode")
-	fill(doc, path+".backend", &r.Backend, c.Backend)
+	r.Mode.ensureDefaults(doc, path)
+	fill(doc, path, "backend", &r.Backend, c.Backend)
 	if hasFrontControllers(r.Backend) && r.FrontControllers == nil && !doc.given(path+".front_controllers") {
 		r.FrontControllers = c.FrontControllers
 		if r.FrontControllers == nil && !doc.given("front_controllers") {
@@ -190,7 +190,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if r.Settle != nil || r.requiresKey() {
 		others = OtherMethodsRefuse
 	}
-	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)
+	fill(doc, path+".match", "other_methods", &r.Match.OtherMethods, others)
 	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{Format: FormatDigits}} // has the format of the ID in the answer
 	}
@@ -206,7 +206,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		if r.Backend == BackendStrict {
 			untyped = WithoutTypeRefuse
 		}
-		fill(doc, path+".json_without_type", &r.JSONWithoutType, untyped)
+		fill(doc, path, "json_without_type", &r.JSONWithoutType, untyped)
 	}
 	if !r.Pass {
 		r.Invalid.ensureDefaults(doc, path+".invalid", Reply{Status: http.StatusBadRequest})
@@ -221,7 +221,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		o.ensureDefaults(doc, join(path, at), r, true)
 	}
 	if s := r.Settle; s != nil {
-		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
+		fill(doc, path+".settle", "max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
@@ -247,18 +247,18 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:
-		fill(doc, path+".case", &id.Case, CaseLower)
+		fill(doc, path, "case", &id.Case, CaseLower)
 		return
 	case FormatPattern:
-		fill(doc, path+".case", &id.Case, CaseAsIs)
+		fill(doc, path, "case", &id.Case, CaseAsIs)
 		longest = 64
 	case FormatTimestamped:
 		if id.Time.Epoch == "" && !doc.given(path+".time.epoch") {
-			fill(doc, path+".time.layout", &id.Time.Layout, "20060102150405")
+			fill(doc, path+".time", "layout", &id.Time.Layout, "20060102150405")
 		}
 	case FormatSnowflake:
-		fill(doc, path+".time.shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
+		fill(doc, path+".time", "shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
 	}
-	fill(doc, path+".min_length", &id.MinLength, 1)
-	fill(doc, path+".max_length", &id.MaxLength, longest)
+	fill(doc, path, "min_length", &id.MinLength, 1)
+	fill(doc, path, "max_length", &id.MaxLength, longest)
 }

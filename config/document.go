@@ -15,11 +15,11 @@ import (
 type document struct {
 	file       string
 	origins    map[string]origin
-	discarded  map[string]bool // paths of unusable values, which the reader left out
-	partlyRead map[string]bool // paths of mappings with a key that the reader could not use
-	badNames   map[string]bool // "filters.Orders": defined, but under a rejected name
+	discarded  map[string]bool           // paths of unusable values, which the reader left out
+	partlyRead map[string]bool           // paths of mappings with a key that the reader could not use
+	badNames   map[string]bool           // "filters.Orders": defined, but under a rejected name
+	mappings   map[string]map[string]any // by their paths, those with fixed keys: the usable values
 	violations []Violation
-	path       []byte // see givenIn
 	keys       map[reflect.Type][]declaration
 	variables  map[string]string // from the name of a variable to the path of its key
 }
@@ -38,6 +38,7 @@ func newDocument(file string) *document {
 		discarded:  make(map[string]bool),
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
+		mappings:   make(map[string]map[string]any),
 		keys:       make(map[reflect.Type][]declaration),
 	}
 }
@@ -72,15 +73,10 @@ func (d *document) given(path string) bool {
 	return ok && !d.discarded[path]
 }
 
-// givenIn reports the same of a key of a mapping. It is for those of all mappings, and allocates nothing.
+// givenIn reports the same of a key of a mapping with fixed keys. It needs no path of the key.
 func (d *document) givenIn(path, key string) bool {
-	d.path = append(d.path[:0], path...)
-	if path != "" {
-		d.path = append(d.path, '.')
-	}
-	d.path = append(d.path, key...)
-	_, ok := d.origins[string(d.path)]
-	return ok && !d.discarded[string(d.path)]
+	_, ok := d.mappings[path][key]
+	return ok
 }
 
 // unusable reports whether the reader discarded the value at the path, or one that contains
@@ -94,11 +90,17 @@ func (d *document) unusable(path string) bool {
 	return false
 }
 
-// override records that a variable replaces the value of the file.
-func (d *document) override(path, variable string) {
+// override records that the value of a variable replaces that of the file.
+func (d *document) override(path, variable string, value any) {
 	maps.DeleteFunc(d.origins, func(p string, _ origin) bool { return within(p, path) })
 	maps.DeleteFunc(d.discarded, func(p string, _ bool) bool { return within(p, path) })
+	maps.DeleteFunc(d.mappings, func(p string, _ map[string]any) bool { return within(p, path) })
 	d.origins[path] = origin{shown: path, variable: variable}
+	section := parent(path)
+	if d.mappings[section] == nil {
+		d.mappings[section] = make(map[string]any)
+	}
+	d.mappings[section][strings.TrimPrefix(path[len(section):], ".")] = value
 }
 
 // idPath returns the path of entry i of a rule's n IDs. A single entry that the file has

@@ -30,10 +30,15 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 				addLeaves(paths, t, section)
 			}
 		case reflect.Map:
+			leaves := make(map[string]reflect.Type) // of one entry
+			addLeaves(leaves, t.Elem(), "")
 			entries, _ := tree[section].(map[string]any) // nil if the file lacks the section
 			for name := range entries {
-				if nameProblem(name) == "" {
-					addLeaves(paths, t.Elem(), join(section, name))
+				if nameProblem(name) != "" {
+					continue
+				}
+				for leaf, t := range leaves {
+					paths[join(section, name)+"."+leaf] = t
 				}
 			}
 		}
@@ -59,7 +64,7 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 			d.reportVariable(variable, problem)
 			continue
 		}
-		d.override(path, variable)
+		d.override(path, variable, value)
 		put(overrides, strings.Split(path, "."), value)
 	}
 	return overrides
@@ -86,10 +91,12 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 	}
 }
 
+var underscored = strings.NewReplacer(".", "_", "-", "_")
+
 // variableOf returns the name of a key's variable. It follows viper's scheme, with "_" in
 // place of characters that a shell does not allow in a name.
 func variableOf(path string) string {
-	return variablePrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
+	return variablePrefix + strings.ToUpper(underscored.Replace(path))
 }
 
 // fromText converts a variable's text to a field's type. It keeps text as it is, splits lists

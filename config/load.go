@@ -186,6 +186,8 @@ func (d *document) assign(to, from reflect.Value) {
 		for i := range from.Len() {
 			d.assign(to.Index(i), from.Index(i))
 		}
+	case from.Type() == to.Type(): // unlike Convert, this copies nothing
+		to.Set(from)
 	default:
 		to.Set(from.Convert(to.Type()))
 	}

@@ -175,8 +175,8 @@ func hundredths(text string) (n int, problem string) {
 }
 
 // ensureDefaults replaces a share of all orders by the word.
-func (m *Mode) ensureDefaults(doc *document, path string) {
-	fill(doc, path, &m.Word, ModeEnforce)
+func (m *Mode) ensureDefaults(doc *document, rule string) {
+	fill(doc, rule, "mode", &m.Word, ModeEnforce)
 	m.Share.Header = lowerHeader(m.Share.Header)
 	if m.Share == (Share{Orders: AllOrders}) {
 		m.Share = Share{}

@@ -216,8 +216,8 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 		o.Keep = o.For
 	}
 	if r.IsBy() && !byKey {
-		fill(doc, path+".for", &o.For, onceFor)
-		fill(doc, path+".fingerprint", &o.Fingerprint, FingerprintBody)
+		fill(doc, path, "for", &o.For, onceFor)
+		fill(doc, path, "fingerprint", &o.Fingerprint, FingerprintBody)
 		o.Keep, o.Scope = o.For+onceMeanwhile, OnceParts{}
 	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
@@ -228,31 +228,31 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	if keyed {
 		fingerprint = FingerprintBody
 	}
-	fill(doc, path+".fingerprint", &o.Fingerprint, fingerprint)
-	fill(doc, path+".keep", &o.Keep, 24*time.Hour)
+	fill(doc, path, "fingerprint", &o.Fingerprint, fingerprint)
+	fill(doc, path, "keep", &o.Keep, 24*time.Hour)
 	if o.Statuses == nil && !doc.given(path+".statuses") {
 		o.Statuses = statuses
 	}
-	fill(doc, path+".max_body", &o.MaxBody, 64<<10)
+	fill(doc, path, "max_body", &o.MaxBody, 64<<10)
 	if o.Headers == nil && !doc.given(path+".headers") {
 		o.Headers = []string{"content-type", "location"}
 	}
 	o.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict})
 	o.Mismatch.ensureDefaults(doc, path+".mismatch", Reply{Status: http.StatusUnprocessableEntity})
 	if !byKey {
-		fill(doc, path+".name", &o.Name, r.Name)
+		fill(doc, path, "name", &o.Name, r.Name)
 		return
 	}
 	if o.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
-		fill(doc, path+".wait.tries", &o.Wait.Tries, 1)
-		fill(doc, path+".wait.every", &o.Wait.Every, 100*time.Millisecond)
+		fill(doc, path+".wait", "tries", &o.Wait.Tries, 1)
+		fill(doc, path+".wait", "every", &o.Wait.Every, 100*time.Millisecond)
 	}
 	hold := 90 * time.Second
 	if o.Lease > 0 {
 		hold = max(time.Second, min(hold, o.Lease/3*2))
 	}
-	fill(doc, path+".hold", &o.Hold, hold)
-	fill(doc, path+".lease", &o.Lease, min(time.Hour, (o.Hold+o.Hold/2+time.Second-1).Truncate(time.Second)))
+	fill(doc, path, "hold", &o.Hold, hold)
+	fill(doc, path, "lease", &o.Lease, min(time.Hour, (o.Hold+o.Hold/2+time.Second-1).Truncate(time.Second)))
 	o.InUse.ensureDefaults(doc, path+".in_use", Reply{Status: http.StatusConflict, RetryAfter: time.Second})
 	o.Missing.ensureDefaults(doc, path+".missing", Reply{Status: http.StatusBadRequest})
 	o.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{

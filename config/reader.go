@@ -126,7 +126,8 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map
 		fields = fieldsOf(t)
 		r.fields[t] = fields
 	}
-	values := make(map[string]any)
+	values := make(map[string]any, len(n.Content)/2)
+	r.mappings[path] = values
 	for key, value := range r.entries(n, path, shown) {
 		name := key.Value
 		field, known := fields[name]
@@ -312,7 +313,7 @@ func asMapping(n *yaml.Node, t reflect.Type) string {
 		return ""
 	}
 	value := n.Value
-	if t == reflect.TypeFor[Reply]() && statusNumber.MatchString(value) {
+	if t == replyType && statusNumber.MatchString(value) {
 		return fmt.Sprintf(", such as {status: %s}", value)
 	}
 	if n.ShortTag() == "!!int" {

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
+
+var replyType = reflect.TypeFor[Reply]()
 
 // Reply is an answer of ordergate in place of the backend.
 type Reply struct {
@@ -27,11 +30,11 @@ type Reply struct {
 func (r *Reply) redirects() bool { return r.Status >= 300 && r.Status < 400 }
 
 func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
-	fill(doc, path+".status", &r.Status, byDefault.Status)
+	fill(doc, path, "status", &r.Status, byDefault.Status)
 	if !r.redirects() && r.ContentType == "" { // the default is JSON, and a redirect needs none
-		fill(doc, path+".body", &r.Body, byDefault.Body)
+		fill(doc, path, "body", &r.Body, byDefault.Body)
 	}
-	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
+	fill(doc, path, "retry_after", &r.RetryAfter, byDefault.RetryAfter)
 	if r.BodyFile == "" {
 		return
 	}

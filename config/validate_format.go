@@ -122,14 +122,14 @@ func (v *validator) pattern(path string, id ID) {
 		return
 	}
 	at := path + ".pattern"
-	_, err := regexp.Compile(id.Pattern)
+	re, err := syntax.Parse(id.Pattern, syntax.Perl)
 	if err == nil {
 		// The gate compiles this longer form, which alone may be too deep or too large.
 		_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
 	}
 	if err != nil {
 		v.notRegexp(at, err)
-	} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, isBrace) {
+	} else if asksFor(re, isBrace) {
 		v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
 	}
 }

@@ -16,9 +16,9 @@ const (
 var (
 	// parameterName matches names that no backend turns into another name. PHP, for example,
 	// turns a dot into an underscore.
-	parameterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+	parameterName = atMost(128, `^[A-Za-z0-9_-]+$`)
 	// headerName matches a token (RFC 9110, 5.6.2) of at most 128 bytes.
-	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	headerName = atMost(128, "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 	// memberName matches names that need no escapes in JSON. The gate compares names as the
 	// rule has them.
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
@@ -46,12 +46,16 @@ func (v *validator) headerNames(path string, headers map[string]string) (names [
 
 // locationsOf returns the locations that an entry names. A valid entry has exactly one. Only
 // the single entry of a create rule may have none.
-func (v *validator) locationsOf(path string, id ID) []idLocation {
-	places := []idLocation{
+func (v *validator) locationsOf(path string, id ID) (places []idLocation) {
+	for _, p := range [...]idLocation{
 		{path, "path", id.Path}, {path, "query", id.Query}, {path, "header", id.Header},
 		{path, "json", id.JSON}, {path, "form", id.Form}, {path, "cookie", id.Cookie},
+	} {
+		if p.name != "" || v.givenIn(path, p.key) {
+			places = append(places, p)
+		}
 	}
-	return slices.DeleteFunc(places, func(p idLocation) bool { return p.name == "" && !v.given(join(path, p.key)) })
+	return places
 }
 
 // ids checks the entries of a rule without pass.

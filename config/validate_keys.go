@@ -10,12 +10,14 @@ import (
 // keys checks the values of a struct, and of those inside it, against their declarations. It
 // skips values that a file does not have: they are defaults.
 func (v *validator) keys(path string, s reflect.Value) {
-	if r, ok := s.Interface().(Reply); ok {
-		v.reply(path, r)
+	if s.Type() == replyType {
+		v.reply(path, s.Interface().(Reply))
 	}
 	var misplaced []string
+	values := v.mappings[path]
 	for _, k := range v.keysOf(s.Type()) {
-		f, given := s.FieldByIndex(k.field.Index), v.givenIn(path, k.key)
+		f := s.FieldByIndex(k.field.Index)
+		_, given := values[k.key]
 		if !given && f.IsZero() && k.need == "" {
 			continue
 		}

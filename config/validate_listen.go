@@ -107,7 +107,7 @@ func (v *validator) served(c *Config) {
 	}
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
+var hostName = atMost(254, `^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 
 // addressProblem returns the fault of an address, "host:port" or "unix:/path", or "". The port
 // must be at least leastPort.

@@ -1,12 +1,11 @@
 package config
 
 import (
-	"regexp"
 	"strings"
 )
 
 // visibleText matches the values of a header that a share may ask for.
-var visibleText = regexp.MustCompile(`^[!-~](?:[ -~]{0,254}[!-~])?$`)
+var visibleText = atMost(256, `^[!-~](?:[ -~]*[!-~])?$`)
 
 // mode checks the mode of a rule, and the share of it that is enforced.
 func (v *validator) mode(path string, r Rule) {
