@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // an image for sidecars may have no time zones
 )
@@ -15,9 +16,23 @@ type form struct {
 	problem func(text string) string // the fault of a text, or ""
 }
 
+// expression is a regular expression that is compiled at its first use. Those with bounds of lengths
+// would take milliseconds of each start.
+type expression struct {
+	text     string
+	compiled func() *regexp.Regexp
+}
+
+func lazily(text string) expression {
+	return expression{text, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
+}
+
+// MatchString is that of [regexp.Regexp].
+func (e expression) MatchString(text string) bool { return e.compiled().MatchString(text) }
+
 // like is the form of the texts that an expression matches. The message has %s for another text.
-func like(expr, message string) form {
-	return form{expr, that(regexp.MustCompile(expr).MatchString, message).problem}
+func like(e expression, message string) form {
+	return form{e.text, that(e.MatchString, message).problem}
 }
 
 // that is the form of the texts for which a function returns true.
@@ -32,16 +47,16 @@ func that(is func(text string) bool, message string) form {
 
 // parameter is the form of the name of a parameter, a field or a cookie.
 func parameter(what string) form {
-	return like(parameterName.String(), "%s is not the name of "+what+": names are 1 to 128 letters, digits, _ and -")
+	return like(parameterName, "%s is not the name of "+what+": names are 1 to 128 letters, digits, _ and -")
 }
 
 // forms are those of the tag form.
 var forms = map[string]form{
 	"address": {addressForm, func(text string) string { return addressProblem(text, 0) }},
 	"server":  {"", func(text string) string { return addressProblem(text, 1) }},
-	"host":    like(hostName.String(), "%s is not a host name: give one without a port"),
-	"mode":    like(`^0?[0-7]{3}$`, `%s is not a mode: give three octal digits, such as "0660"`),
-	"master":  like(`^[A-Za-z0-9._-]*$`, "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
+	"host":    like(hostName, "%s is not a host name: give one without a port"),
+	"mode":    like(lazily(`^0?[0-7]{3}$`), `%s is not a mode: give three octal digits, such as "0660"`),
+	"master":  like(lazily(`^[A-Za-z0-9._-]*$`), "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
 	"member":  {"", memberProblem},
 	"server_name": that(func(text string) bool { return text == "" || isHost(text) },
 		"%s is neither a host name nor an IP address"),
@@ -53,20 +68,20 @@ var forms = map[string]form{
 	"topic": that(isTopic, "%s is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _"),
 	"publication": that(func(text string) bool { return isIdentifier(SourcePostgres, text) },
 		"%s is not the name of a publication: "+identifierForm(SourcePostgres)),
-	"share": like(`^(1/[1-9]\d{0,8}|off)$`, "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
+	"share": like(lazily(`^(1/[1-9]\d{0,8}|off)$`), "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
 	"lock":  {expr: `\{id\}`},
 
 	"method":    {"", methodProblem},
 	"template":  {"", func(text string) string { return ofPath(text, templateProblem(text)) }},
 	"script":    {"", scriptProblem},
 	"authority": that(validHost, "%s is not a host name in lower case without a port"),
-	"header":    like(headerName.String(), "%s is not the name of a header"),
+	"header":    like(headerName, "%s is not the name of a header"),
 	"parameter": parameter("a parameter"),
 	"field":     parameter("a field"),
 	"cookie":    parameter("a cookie"),
 	"member_path": that(isMemberPath,
 		fmt.Sprintf("%%s is not a path of 1 to %d member names joined by dots, such as data.orderId", maxJSONNames)),
-	"status": like(`^([2-5](xx|\d\d)|4xx-final)$`, "%s is not a status to store: write one such as 201, or 2xx for all of a kind"),
+	"status": like(lazily(`^([2-5](xx|\d\d)|4xx-final)$`), "%s is not a status to store: write one such as 201, or 2xx for all of a kind"),
 
 	"distance": that(func(text string) bool { _, ok := metersOf(text); return ok },
 		"%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi"),

@@ -124,23 +124,8 @@ func (v *validator) shown(path string) string {
 	return path
 }
 
-// bounded matches texts of at most some bytes. A bound within an expression takes long to compile.
-type bounded struct {
-	*regexp.Regexp
-	most int
-}
-
-func atMost(bytes int, expression string) bounded {
-	return bounded{regexp.MustCompile(expression), bytes}
-}
-
-// MatchString is that of [regexp.Regexp].
-func (b bounded) MatchString(text string) bool {
-	return len(text) <= b.most && b.Regexp.MatchString(text)
-}
-
 var (
-	validName    = atMost(63, `^[a-z0-9][a-z0-9_-]*$`)
+	validName    = lazily(nameForm)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 

@@ -16,9 +16,9 @@ const (
 var (
 	// parameterName matches names that no backend turns into another name. PHP, for example,
 	// turns a dot into an underscore.
-	parameterName = atMost(128, `^[A-Za-z0-9_-]+$`)
+	parameterName = lazily(`^[A-Za-z0-9_-]{1,128}$`)
 	// headerName matches a token (RFC 9110, 5.6.2) of at most 128 bytes.
-	headerName = atMost(128, "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 	// memberName matches names that need no escapes in JSON. The gate compares names as the
 	// rule has them.
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +106,7 @@ func (v *validator) served(c *Config) {
 	}
 }
 
-var hostName = atMost(254, `^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
+var hostName = lazily(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
 // addressProblem returns the fault of an address, "host:port" or "unix:/path", or "". The port
 // must be at least leastPort.

@@ -5,7 +5,7 @@ import (
 )
 
 // visibleText matches the values of a header that a share may ask for.
-var visibleText = atMost(256, `^[!-~](?:[ -~]*[!-~])?$`)
+var visibleText = lazily(`^[!-~](?:[ -~]{0,254}[!-~])?$`)
 
 // mode checks the mode of a rule, and the share of it that is enforced.
 func (v *validator) mode(path string, r Rule) {

@@ -20,7 +20,7 @@ func (v *validator) source(path, name string, s Source) {
 }
 
 // topicName matches the names that Kafka accepts for a topic.
-var topicName = atMost(249, `^[a-zA-Z0-9._-]+$`)
+var topicName = lazily(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
 
