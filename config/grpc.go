@@ -19,19 +19,15 @@ func (d *document) unreadBodies(c *Config) []Violation {
 		if !slices.Contains(r.Match.Methods, "POST") || !grpcMethod.MatchString(r.Match.Path) {
 			continue
 		}
-		for n, id := range r.IDs {
-			at := d.idPath(rulePath(i), n, len(r.IDs))
-			for _, body := range []struct{ key, name string }{{"json", id.JSON}, {"form", id.Form}} {
+		for _, e := range d.entries(rulePath(i), &r) {
+			for _, body := range []struct{ key, name string }{{"json", e.id.JSON}, {"form", e.id.Form}} {
 				if body.name != "" {
-					d.report(join(at, body.key), message+"Have clients send the ID as metadata, and read it with header")
+					d.report(join(e.path, body.key), message+"Have clients send the ID as metadata, and read it with header")
 				}
 			}
 		}
 		if r.Create != nil && r.Create.Learn.ResponseJSON != "" {
 			d.report(rulePath(i)+".create.learn.response_json", message+"Have the backend send the ID as initial metadata, and read it with response_header")
-		}
-		if s := r.Settle; s != nil && s.Limit != nil && (s.Limit.ID.JSON != "" || s.Limit.ID.Form != "") {
-			d.report(rulePath(i)+".settle.limit.id", message+"Have clients send the ID as metadata, and read it with header")
 		}
 	}
 	return d.warningsSince(before)

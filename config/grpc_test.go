@@ -35,7 +35,7 @@ rules:
 	want := []Violation{
 		{File: path, Line: 5, Path: "rules[0].id[0].json", Message: reads + metadata},
 		{File: path, Line: 5, Path: "rules[0].id[2].form", Message: reads + metadata},
-		{File: path, Line: 5, Path: "rules[0].settle.limit.id", Message: reads + metadata},
+		{File: path, Line: 5, Path: "rules[0].settle.limit.id.json", Message: reads + metadata},
 		{File: path, Line: 6, Path: "rules[1].create.learn.response_json", Message: reads + "Have the backend send the ID as initial metadata, and read it with response_header"},
 	}
 	if diff := cmp.Diff(want, aside.Bodies); diff != "" {

@@ -86,13 +86,13 @@ func TestParts(t *testing.T) {
 			`rules[0].parts.tenant.of: unknown key: known here are case, cookie, form, format, header, json, json_type, list, max, max_body, max_length, max_list, min_length, optional, path, pattern, query, separator, time`,
 		}},
 		{"a slash", part(`{header: x-tenant, format: pattern, pattern: "[a-z]+/[a-z]+"}`), []string{`rules[0].parts.tenant.pattern: asks for a slash, and no part has any: it separates the parts of an ID`}},
-		{"the order's name", part(`{query: id}`), []string{`rules[0].parts.tenant.query: "id" may be taken for "id" of rules[0].id: locate the part by another name`}},
-		{"the order's name by folding", part(`{header: I_D}`), []string{`rules[0].parts.tenant.header: "i_d" may be taken for "id" of rules[0].id: locate the part by another name`}},
+		{"the order's name", part(`{query: id}`), []string{`rules[0].parts.tenant.query: "id" may be taken for "id" of rules[0].id, which is the order's: locate the part by another name`}},
+		{"the order's name by folding", part(`{header: I_D}`), []string{`rules[0].parts.tenant.header: "i_d" may be taken for "id" of rules[0].id, which is the order's: locate the part by another name`}},
 		{"a parameter of the match", bedtest.Replace(part(`{query: tenant}`), "match: {", "match: {query: {Tenant: a}, "), []string{
 			`rules[0].match.query.Tenant: may be taken for "tenant" of rules[0].parts.tenant: match by another parameter`,
 		}},
 		{"a body of another type", bedtest.Replace(part(`{json: tenant}`), "id: {path: id}", "id: {form: id}"), []string{
-			`rules[0].parts.tenant.json: stands in a body of another type than the order's ID or another part: no request has both`,
+			`rules[0].parts.tenant.json: stands in a body of another type than rules[0].id, which is the order's: no request has both`,
 		}},
 		{"the order's ID", strings.NewReplacer("tenant:", "id:").Replace(strings.NewReplacer("{parts: [tenant]}", "{}", "{tenant}:", "").Replace(part(`{header: x-tenant}`))), []string{
 			`rules[0].parts.id: id is the order's ID: give the part another name`,

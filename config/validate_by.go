@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -49,7 +48,7 @@ func (l *Lock) fenceOfTokens() time.Duration { return max(l.Lease, l.OnUnknownOu
 
 // by checks a settlement by something that is no order.
 func (v *validator) by(path string, r *Rule) {
-	at, s := path+".by", r.Settle
+	s := r.Settle
 	if len(s.By) == 0 {
 		return
 	}
@@ -57,26 +56,6 @@ func (v *validator) by(path string, r *Rule) {
 	const message = "is for an order, and settle.by names none: remove one of the two"
 	v.without(rule, r, message, "id", "parts", "lookup")
 	v.without(path, s, message, "limit", "require")
-	var earlier []idLocation
-	for i, p := range s.By[:min(len(s.By), maxParts)] {
-		here := fmt.Sprintf("%s[%d]", at, i)
-		places := v.locationsOf(here, p.ID())
-		if len(places) == 0 {
-			v.rejectMissing(here, idKeys[1:], "names no place: give exactly one of query, header, json, form, cookie")
-		}
-		v.location(here, places, r.Match.Path)
-		for _, p := range places {
-			for _, o := range earlier {
-				if mayBeTakenFor(p, o, r.Backend) {
-					v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: give another name", quote(p.name), quote(o.name), o.entry)
-				}
-			}
-		}
-		earlier = append(earlier, places...)
-	}
-	if forms, jsons := countBodies(earlier); forms > 0 && jsons > 0 {
-		v.reject(at, "has places in a form and in JSON: no request has both")
-	}
 	if _, defined := v.config.Locks[s.Lock]; !defined {
 		return
 	}

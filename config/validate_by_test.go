@@ -27,7 +27,7 @@ func TestSettleBy(t *testing.T) {
 		{"no place", rule("{lock: session, by: [{}]}", ""), []string{"rules[0].settle.by[0]: names no place"}},
 		{"two places in one", rule("{lock: session, by: [{cookie: a, query: b}]}", ""), []string{"rules[0].settle.by[0]: has query and cookie"}},
 		{"alike", rule("{lock: session, by: [{cookie: SID}, {query: sid}]}", ""), []string{"rules[0].settle.by[1].query: \"sid\" may be taken for"}},
-		{"two bodies", rule("{lock: session, by: [{form: a}, {json: b}]}", ""), []string{"rules[0].settle.by: has places in a form and in JSON"}},
+		{"two bodies", rule("{lock: session, by: [{form: a}, {json: b}]}", ""), []string{"rules[0].settle.by[1].json: stands in a body of another type than rules[0].settle.by[0]: no request has both"}},
 		{"too many", rule("{lock: session, by: [{query: a}, {query: b}, {query: c}, {query: d}, {query: e}]}", ""), []string{"rules[0].settle.by: has 5 places"}},
 		{"with a limit", rule("{lock: session, by: [{cookie: a}], limit: {lock: other, id: {query: m}}}", ""), []string{"rules[0].settle.limit: is for an order"}},
 		{"kept", rule("{lock: session, by: [{cookie: a}], once: {keep: 1h}}", ""), []string{"rules[0].settle.once.keep: is for orders"}},

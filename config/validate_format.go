@@ -68,19 +68,19 @@ func (v *validator) casesDiffer(c *Config) {
 				v.reject(path+".case", "%s differs from that of %s, which has the same lock %s: an order would have two keys; give both the same", quote(id.Case), was.path, quote(lock))
 			}
 		}
-		path := rulePath(i)
-		for n, id := range r.IDs {
-			here := v.idPath(path, n, len(r.IDs))
-			compare(r.OrderLock(), partID, here, id)
-			if first := r.IDs[0]; r.OrderLock() == "" && id.Format == first.Format && id.Case != first.Case {
-				v.reject(here+".case", "%s differs from that of %s: a request with both is refused; give both the same", quote(id.Case), v.idPath(path, 0, len(r.IDs)))
+		for n, e := range v.entries(rulePath(i), r) {
+			switch e.role {
+			case ofOrder, ofPart:
+				compare(r.OrderLock(), e.name, e.path, e.id)
+			case ofLimit:
+				compare(r.Settle.Limit.Lock, e.name, e.path, e.id)
 			}
-		}
-		for _, name := range sortedKeys(r.Parts) {
-			compare(r.OrderLock(), name, join(path+".parts", name), r.Parts[name])
-		}
-		if r.Settle != nil && r.Settle.Limit != nil {
-			compare(r.Settle.Limit.Lock, partID, path+".settle.limit.id", r.Settle.Limit.ID)
+			if n == 0 || e.role != ofOrder || r.OrderLock() != "" {
+				continue
+			}
+			if first := r.IDs[0]; e.id.Format == first.Format && e.id.Case != first.Case {
+				v.reject(e.path+".case", "%s differs from that of %s: a request with both is refused; give both the same", quote(e.id.Case), v.idPath(rulePath(i), 0, len(r.IDs)))
+			}
 		}
 	}
 }

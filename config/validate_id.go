@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,9 +25,87 @@ var (
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
 )
 
-// idLocation is the location of an ID in a request: the path of a rule's entry, a key of the
-// entry, such as query, and the key's value.
-type idLocation struct{ entry, key, name string }
+// idKeys are the keys of an entry that locate an ID.
+var idKeys = []string{"path", "query", "header", "json", "form", "cookie"}
+
+const oneLocation = "give exactly one of path, query, header, json, form, cookie"
+
+// role is what the ID of an entry is.
+type role struct{ none, advice, list, optional string } // messages
+
+var (
+	ofOrder = &role{
+		none:     "does not name the ID's location: " + oneLocation,
+		list:     "is for lookup and settle only: a create makes one order",
+		optional: "is for lookup and create only: settle needs an ID",
+	}
+	ofPart = &role{
+		none:     "says not where the part is: " + oneLocation,
+		advice:   "locate the part by another name",
+		list:     "is not for a part, which is one text: remove it",
+		optional: "is not for a part, which each request has: remove it",
+	}
+	ofToken = &role{none: "names no place: give exactly one of query, header, json, form, cookie", advice: "give another name"}
+	ofLimit = &role{
+		none:     ofOrder.none,
+		advice:   "limit by an ID of another name",
+		list:     "is not for a limit: it is for one ID",
+		optional: "is for create only: a limit needs an ID",
+	}
+)
+
+// entry is an ID of a rule. The path is that in the file, and the name that in the key of a lock.
+type entry struct {
+	path, name string
+	id         ID
+	*role
+}
+
+// entries returns the IDs of a rule: those of the order, its parts, what settle.by has in place of them,
+// and that of a limit. Bounds limit the comparisons of each with the others.
+func (d *document) entries(path string, r *Rule) (all []entry) {
+	for i, id := range r.IDs[:min(len(r.IDs), maxIDs)] {
+		all = append(all, entry{d.idPath(path, i, len(r.IDs)), partID, id, ofOrder})
+	}
+	for _, name := range r.PartNames() {
+		all = append(all, entry{join(path+".parts", name), name, r.Parts[name], ofPart})
+	}
+	if r.Settle == nil {
+		return all
+	}
+	for i, p := range r.Settle.By[:min(len(r.Settle.By), maxParts)] {
+		all = append(all, entry{fmt.Sprintf("%s.settle.by[%d]", path, i), "", p.ID(), ofToken})
+	}
+	if l := r.Settle.Limit; l != nil {
+		all = append(all, entry{path + ".settle.limit.id", partID, l.ID, ofLimit})
+	}
+	return all
+}
+
+// location is where an entry has its ID: a key, such as query, and its value.
+type location struct {
+	entry
+	key, value string
+}
+
+func (l location) at() string { return join(l.path, l.key) }
+
+// lastName returns the last name of a location, folded into the form in which backends may
+// confuse it with another. Package order folds names in the same way.
+func (l location) lastName() string {
+	name := l.value
+	if l.key == "json" {
+		name = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	name = strings.TrimSpace(name)
+	if open := strings.IndexByte(name, '['); open >= 0 && strings.IndexByte(name[open:], ']') >= 0 {
+		name = name[:open]
+	}
+	return squash(bound.Replace(name))
+}
+
+// bound are the characters that PHP and Spring rewrite in names.
+var bound = strings.NewReplacer(".", "", " ", "", "[", "")
 
 // headerNames rejects names that are none, and those that are given in two cases. It returns the
 // others, in order.
@@ -44,68 +123,65 @@ func (v *validator) headerNames(path string, headers map[string]string) (names [
 	return names
 }
 
-// locationsOf returns the locations that an entry names. A valid entry has exactly one. Only
-// the single entry of a create rule may have none.
-func (v *validator) locationsOf(path string, id ID) (places []idLocation) {
-	for _, p := range [...]idLocation{
-		{path, "path", id.Path}, {path, "query", id.Query}, {path, "header", id.Header},
-		{path, "json", id.JSON}, {path, "form", id.Form}, {path, "cookie", id.Cookie},
-	} {
-		if p.name != "" || v.givenIn(path, p.key) {
-			places = append(places, p)
-		}
+// locations returns the locations that an entry names. A valid entry has exactly one. Only the
+// single entry of a create rule may have none.
+func (v *validator) locations(e entry) []location {
+	all := []location{
+		{e, "path", e.id.Path}, {e, "query", e.id.Query}, {e, "header", e.id.Header},
+		{e, "json", e.id.JSON}, {e, "form", e.id.Form}, {e, "cookie", e.id.Cookie},
 	}
-	return places
+	return slices.DeleteFunc(all, func(l location) bool { return l.value == "" && !v.given(l.at()) })
 }
 
-// ids checks the entries of a rule without pass.
-func (v *validator) ids(path string, r Rule) {
-	at, n := path+".id", len(r.IDs)
+// ids checks the IDs of a rule without pass, and returns their locations.
+func (v *validator) ids(path string, r *Rule) (all []location) {
 	needed := r.Create == nil && !r.IsBy() && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
-	if n == 0 && needed && !v.given(at) {
-		v.rejectNoLocation(at)
+	if at := path + ".id"; len(r.IDs) == 0 && needed && !v.given(at) {
+		v.rejectMissing(at, idKeys, "%s", ofOrder.none)
 	}
-	var earlier []idLocation
-	for i, id := range r.IDs[:min(n, maxIDs)] { // the limit bounds the comparisons with earlier entries
-		here := v.idPath(path, i, n)
-		places := v.locationsOf(here, id)
-		if len(places) == 0 && (needed || n > 1) {
-			v.rejectNoLocation(here)
+	for _, e := range v.entries(path, r) {
+		isOrder := e.role == ofOrder
+		if limit := path + ".settle.limit"; e.role == ofLimit && v.given(limit) && !v.given(e.path) {
+			v.rejectMissing(limit, []string{"id"}, "id is missing: name the location of the ID that is limited")
+			continue
 		}
-		v.location(here, places, r.Match.Path)
-		v.locationsDiffer(places, earlier)
-		earlier = append(earlier, places...)
-		if id.List && r.Create != nil {
-			v.reject(here+".list", "is for lookup and settle only: a create makes one order")
+		here := v.locations(e)
+		if len(here) == 0 && (!isOrder || needed || len(r.IDs) > 1) {
+			v.rejectMissing(e.path, idKeys, "%s", e.none)
 		}
-		if id.Optional && r.Settle != nil {
-			v.reject(here+".optional", "is for lookup and create only: settle needs an ID")
-		} else if id.Optional != r.IDs[0].Optional {
-			v.reject(here+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, n))
+		v.location(e.path, here, r.Match.Path)
+		for _, l := range here {
+			v.locationDiffers(l, all, r.Backend)
 		}
-		v.format(here, id)
+		all = append(all, here...)
+		if e.id.List && (!isOrder || r.Create != nil) {
+			v.reject(e.path+".list", "%s", e.list)
+		}
+		if e.id.Optional && (!isOrder || r.Settle != nil) {
+			v.reject(e.path+".optional", "%s", e.optional)
+		} else if isOrder && e.id.Optional != r.IDs[0].Optional {
+			v.reject(e.path+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, len(r.IDs)))
+		}
+		if e.role != ofToken {
+			v.format(e.path, e.id)
+		}
 	}
-	v.idsAgree(path, r.IDs[:min(n, maxIDs)])
-}
-
-func (v *validator) rejectNoLocation(path string) {
-	v.rejectMissing(path, []string{"path", "query", "header", "json", "form", "cookie"},
-		"does not name the ID's location: give exactly one of path, query, header, json, form, cookie")
+	v.idsAgree(path, r.IDs[:min(len(r.IDs), maxIDs)])
+	return all
 }
 
 // location checks the locations that an entry names.
-func (v *validator) location(path string, places []idLocation, template string) {
-	if len(places) > 1 {
-		keys := make([]string, len(places))
-		for i, p := range places {
-			keys[i] = p.key
+func (v *validator) location(path string, all []location, template string) {
+	if len(all) > 1 {
+		keys := make([]string, len(all))
+		for i, l := range all {
+			keys[i] = l.key
 		}
-		v.reject(path, "has %s: give exactly one of path, query, header, json, form, cookie", strings.Join(keys, " and "))
+		v.reject(path, "has %s: %s", strings.Join(keys, " and "), oneLocation)
 	}
-	for _, p := range places {
-		at := join(path, p.key)
-		if p.key == "path" && template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+p.name+"}/") {
-			v.reject(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
+	for _, l := range all {
+		if l.key == "path" && template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+l.value+"}/") {
+			v.reject(l.at(), "%s is not a {name} in match.path %s", quote(l.value), quote(template))
 		}
 	}
 }

@@ -1,33 +1,57 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/headername"
 )
 
-// locationsDiffer rejects an entry whose location overlaps with that of an earlier entry of its
-// rule. Both entries would find the same text, or each would refuse the other's ID.
-func (v *validator) locationsDiffer(places, earlier []idLocation) {
-	for _, p := range places {
-		for _, e := range earlier {
-			at := join(p.entry, p.key)
-			if p.key == e.key && p.name == e.name {
-				v.reject(at, "%s is also that of %s: name a location once", quote(p.name), e.entry)
-				break
+// locationDiffers rejects a location that a backend may take for an earlier one of its rule, or that no
+// request has together with it. Two entries of an order find the same text, or each refuses the other's
+// ID.
+func (v *validator) locationDiffers(l location, earlier []location, backend string) {
+	for _, e := range earlier {
+		bothOfOrder := l.role == ofOrder && e.role == ofOrder
+		same := func(key string) bool { return l.key == key && e.key == key }
+		switch {
+		case bothOfOrder && same(l.key) && l.value == e.value:
+			v.reject(l.at(), "%s is also that of %s: name a location once", quote(l.value), e.path)
+		case bothOfOrder && same("header") && headername.Equal(l.value, e.value):
+			v.reject(l.at(), "%s may be taken for %s of %s, so that a request with either is refused: name the one that clients send",
+				quote(l.value), quote(e.value), e.path)
+		case bothOfOrder && same("json") && collide(l.value, e.value):
+			v.reject(l.at(), "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
+				quote(l.value), quote(e.value), e.path)
+		case bothOfOrder:
+			continue
+		case mayBeTakenFor(l, e, backend):
+			v.reject(l.at(), "%s may be taken for %s of %s: %s", quote(l.value), quote(e.value), e.whose(), l.advice)
+		case l.key == "json" && e.key == "form" || l.key == "form" && e.key == "json":
+			if e.role == ofOrder && slices.ContainsFunc(earlier, func(o location) bool { return o.role == ofOrder && o.key != e.key }) {
+				continue // another entry of the order goes with this one
 			}
-			if p.key == "header" && e.key == "header" && headername.Equal(p.name, e.name) {
-				v.reject(at, "%s may be taken for %s of %s, so that a request with either is refused: name the one that clients send",
-					quote(p.name), quote(e.name), e.entry)
-				break
-			}
-			if p.key == "json" && e.key == "json" && collide(p.name, e.name) {
-				v.reject(at, "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
-					quote(p.name), quote(e.name), e.entry)
-				break
-			}
+			v.reject(l.at(), "stands in a body of another type than %s: no request has both", e.whose())
+		default:
+			continue
 		}
+		return
 	}
+}
+
+// whose returns the path of the entry, and that it is the order's.
+func (e entry) whose() string {
+	if e.role == ofOrder {
+		return e.path + ", which is the order's"
+	}
+	return e.path
+}
+
+// mayBeTakenFor reports whether a backend may take the ID at one location for that at another. A
+// backend that uses the whole path distinguishes members of the same name in two objects.
+func mayBeTakenFor(l, o location, backend string) bool {
+	byPath := l.key == "json" && o.key == "json" && (backend == BackendSpring || backend == BackendPHP)
+	return l.lastName() == o.lastName() && (!byPath || collide(l.value, o.value))
 }
 
 // collide reports whether a rule cannot have both JSON paths. Either one path is a prefix of the

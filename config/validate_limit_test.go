@@ -46,7 +46,7 @@ func TestLimits(t *testing.T) {
 		{"a member of one name, by path", `backend: spring, id: {json: order.id}`, `{lock: merchants, id: {json: merchant.id}}`, nil},
 		{"one member", `backend: spring, id: {json: order.id}`, `{lock: merchants, id: {json: order.id}}`, []string{
 			`.id.json: "order.id" may be taken for "order.id" of rules[0].id, which is the order's: limit by an ID of another name`}},
-		{"bodies of two types", `id: {form: orderId}`, `{lock: merchants, id: {json: merchantId}}`, []string{`.id.json: stands in a body of another type than the order's ID: no request has both`}},
+		{"bodies of two types", `id: {form: orderId}`, `{lock: merchants, id: {json: merchantId}}`, []string{`.id.json: stands in a body of another type than rules[0].id, which is the order's: no request has both`}},
 		{"bodies of two types, one of them", `id: [{form: orderId}, {query: orderId}]`, `{lock: merchants, id: {json: merchantId}}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,95 +24,18 @@ func (v *validator) parts(path string, r Rule) {
 	if n := len(r.Parts); n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
 		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
 	}
-	var earlier []idLocation
+	if _, has := r.Parts[partID]; has {
+		v.reject(join(at, partID), "%s is the order's ID: give the part another name", partID)
+	}
 	for _, name := range r.PartNames() {
-		here, id := join(at, name), r.Parts[name]
-		if name == partID {
-			v.reject(here, "%s is the order's ID: give the part another name", partID)
-		}
-		places := v.locationsOf(here, id)
-		if len(places) == 0 {
-			v.rejectMissing(here, idKeys, "says not where the part is: give exactly one of path, query, header, json, form, cookie")
-		}
-		v.location(here, places, r.Match.Path)
-		if id.List {
-			v.reject(here+".list", "is not for a part, which is one text: remove it")
-		}
-		if id.Optional {
-			v.reject(here+".optional", "is not for a part, which each request has: remove it")
-		}
-		v.format(here, id)
-		if id.Format == FormatPattern {
+		if id := r.Parts[name]; id.Format == FormatPattern {
 			if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
-				v.reject(here+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
+				v.reject(join(at, name)+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
 			}
 		}
-		v.partDiffers(path, places, earlier, r)
-		earlier = append(earlier, places...)
 	}
 	v.composedLength(at, r)
 	v.partsComplete(path, r)
-}
-
-// idKeys are the keys of an entry of id that locate it.
-var idKeys = []string{"path", "query", "header", "json", "form", "cookie"}
-
-// partDiffers rejects a part if a backend may confuse it with the order's ID or another part, or
-// if no request can contain both.
-func (v *validator) partDiffers(path string, places, earlier []idLocation, r Rule) {
-	if len(places) != 1 {
-		return
-	}
-	p := places[0]
-	orders := v.orderPlaces(path, &r)
-	for _, o := range append(slices.Clone(orders), earlier...) {
-		if mayBeTakenFor(p, o, r.Backend) {
-			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: locate the part by another name", quote(p.name), quote(o.name), o.entry)
-			return
-		}
-	}
-	forms, jsons := countBodies(orders)
-	otherForms, otherJSONs := countBodies(earlier)
-	inForm := otherForms > 0 || forms > 0 && forms == len(orders)
-	inJSON := otherJSONs > 0 || jsons > 0 && jsons == len(orders)
-	if p.key == "json" && inForm || p.key == "form" && inJSON {
-		v.reject(join(p.entry, p.key), "stands in a body of another type than the order's ID or another part: no request has both")
-	}
-}
-
-// orderPlaces returns the locations of the order's ID, and partPlaces those of its parts.
-func (v *validator) orderPlaces(rule string, r *Rule) (places []idLocation) {
-	for i, id := range r.IDs {
-		places = append(places, v.locationsOf(v.idPath(rule, i, len(r.IDs)), id)...)
-	}
-	return places
-}
-
-func (v *validator) partPlaces(rule string, r *Rule) (places []idLocation) {
-	for _, name := range r.PartNames() {
-		places = append(places, v.locationsOf(join(rule+".parts", name), r.Parts[name])...)
-	}
-	return places
-}
-
-// countBodies counts the locations in a form and in JSON.
-func countBodies(places []idLocation) (forms, jsons int) {
-	for _, p := range places {
-		switch p.key {
-		case "form":
-			forms++
-		case "json":
-			jsons++
-		}
-	}
-	return forms, jsons
-}
-
-// mayBeTakenFor reports whether a backend may take the ID at one location for that at another. A
-// backend that uses the whole path distinguishes members of the same name in two objects.
-func mayBeTakenFor(p, o idLocation, backend string) bool {
-	byPath := p.key == "json" && o.key == "json" && (backend == BackendSpring || backend == BackendPHP)
-	return lastName(p) == lastName(o) && (!byPath || collide(p.name, o.name))
 }
 
 // composedLength rejects IDs that may be too long with their parts.

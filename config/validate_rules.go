@@ -23,11 +23,11 @@ func (v *validator) rule(path string, r Rule) {
 	if !v.given(path+".match") && v.given(path) {
 		v.rejectMissing(path, []string{"match"}, "match is missing: give methods and a path")
 	}
-	v.query(path, r)
 	if r.Pass {
+		v.query(path, r, nil)
 		return
 	}
-	v.ids(path, r)
+	v.query(path, r, v.ids(path, &r))
 	v.parts(path, r)
 	if at := path + ".json_without_type"; !r.readsJSON() && (r.JSONWithoutType != "" || v.given(at)) {
 		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
@@ -84,7 +84,7 @@ func (v *validator) createLock(path string, r Rule) {
 	case r.Create.Lock == "":
 	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore):
 		v.reject(at+".lock", "%s is of kind %s, which several calls hold at once: give a lock with one holder", quote(r.Create.Lock), lock.Kind)
-	case len(r.IDs) > 0 && len(v.locationsOf(v.idPath(path, 0, len(r.IDs)), r.IDs[0])) == 0:
+	case len(r.IDs) > 0 && len(v.locations(v.entries(path, &r)[0])) == 0:
 		v.reject(at+".lock", "is for creates that name their order, and id has no location: give it one, or use create.once")
 	}
 }
@@ -146,7 +146,7 @@ var queryValue = lazily(`^[!-~]{1,256}$`)
 
 // query checks the parameters that a rule matches by. It rejects a parameter that a backend may
 // confuse with an ID.
-func (v *validator) query(path string, r Rule) {
+func (v *validator) query(path string, r Rule, ids []location) {
 	at := path + ".match.query"
 	for _, name := range sortedKeys(r.Match.Query) {
 		here, values := join(at, name), r.Match.Query[name]
@@ -162,14 +162,9 @@ func (v *validator) query(path string, r Rule) {
 				v.reject(here, "%s is not a value to match by: values are 1 to 256 visible characters of ASCII but & ; and #, as a request has them, with a letter or digit", quote(value))
 			}
 		}
-		for _, place := range v.orderPlaces(path, &r) {
-			if lastName(place) == squash(name) {
-				v.reject(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
-			}
-		}
-		for _, place := range v.partPlaces(path, &r) {
-			if lastName(place) == squash(name) {
-				v.reject(here, "may be taken for %s of %s: match by another parameter", quote(place.name), place.entry)
+		for _, l := range ids {
+			if (l.role == ofOrder || l.role == ofPart) && l.lastName() == squash(name) {
+				v.reject(here, "may be taken for %s of %s: match by another parameter", quote(l.value), l.whose())
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -24,7 +25,7 @@ func (v *validator) mode(path string, r Rule) {
 	}
 	if s.Header == "" && !v.given(at+".header") {
 		between(v, at, s.Orders, 1, AllOrders)
-		if namesNoOrder(r) && !v.unusable(strings.TrimSuffix(path, ".mode")+".id") {
+		if !slices.ContainsFunc(r.IDs, ID.hasLocation) && !v.unusable(strings.TrimSuffix(path, ".mode")+".id") {
 			v.reject(at, "%s is a share of orders, and requests of this rule name none: write %s or %s", s, ModeEnforce, ModeObserve)
 		}
 		return
@@ -49,16 +50,6 @@ func (v *validator) mode(path string, r Rule) {
 	case !locks && s.Locks && !v.unusable(join(strings.TrimSuffix(path, ".mode"), "settle")):
 		v.reject(at+".locks", "is for a rule that takes a lock: remove it")
 	}
-}
-
-// namesNoOrder reports whether no request of a rule has an order ID.
-func namesNoOrder(r Rule) bool {
-	for _, id := range r.IDs {
-		if id.Path != "" || id.Query != "" || id.Header != "" || id.JSON != "" || id.Form != "" || id.Cookie != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // sharesAgree rejects rules that take the same lock and enforce different shares. A lock
