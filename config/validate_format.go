@@ -71,9 +71,9 @@ func (v *validator) casesDiffer(c *Config) {
 		for n, e := range v.entries(rulePath(i), r) {
 			switch e.role {
 			case ofOrder, ofPart:
-				compare(r.OrderLock(), e.name, e.path, e.id)
+				compare(r.OrderLock(), e.name, e.path, *e.id)
 			case ofLimit:
-				compare(r.Settle.Limit.Lock, e.name, e.path, e.id)
+				compare(r.Settle.Limit.Lock, e.name, e.path, *e.id)
 			}
 			if n == 0 || e.role != ofOrder || r.OrderLock() != "" {
 				continue

@@ -57,34 +57,36 @@ var (
 // entry is an ID of a rule. The path is that in the file, and the name that in the key of a lock.
 type entry struct {
 	path, name string
-	id         ID
+	id         *ID
 	*role
 }
 
 // entries returns the IDs of a rule: those of the order, its parts, what settle.by has in place of them,
 // and that of a limit. Bounds limit the comparisons of each with the others.
-func (d *document) entries(path string, r *Rule) (all []entry) {
-	for i, id := range r.IDs[:min(len(r.IDs), maxIDs)] {
-		all = append(all, entry{d.idPath(path, i, len(r.IDs)), partID, id, ofOrder})
+func (d *document) entries(path string, r *Rule) (all []*entry) {
+	for i := range r.IDs[:min(len(r.IDs), maxIDs)] {
+		all = append(all, &entry{d.idPath(path, i, len(r.IDs)), partID, &r.IDs[i], ofOrder})
 	}
 	for _, name := range r.PartNames() {
-		all = append(all, entry{join(path+".parts", name), name, r.Parts[name], ofPart})
+		part := r.Parts[name]
+		all = append(all, &entry{join(path+".parts", name), name, &part, ofPart})
 	}
 	if r.Settle == nil {
 		return all
 	}
 	for i, p := range r.Settle.By[:min(len(r.Settle.By), maxParts)] {
-		all = append(all, entry{fmt.Sprintf("%s.settle.by[%d]", path, i), "", p.ID(), ofToken})
+		id := p.ID()
+		all = append(all, &entry{fmt.Sprintf("%s.settle.by[%d]", path, i), "", &id, ofToken})
 	}
 	if l := r.Settle.Limit; l != nil {
-		all = append(all, entry{path + ".settle.limit.id", partID, l.ID, ofLimit})
+		all = append(all, &entry{path + ".settle.limit.id", partID, &l.ID, ofLimit})
 	}
 	return all
 }
 
 // location is where an entry has its ID: a key, such as query, and its value.
 type location struct {
-	entry
+	*entry
 	key, value string
 }
 
@@ -125,7 +127,7 @@ func (v *validator) headerNames(path string, headers map[string]string) (names [
 
 // locations returns the locations that an entry names. A valid entry has exactly one. Only the
 // single entry of a create rule may have none.
-func (v *validator) locations(e entry) []location {
+func (v *validator) locations(e *entry) []location {
 	all := []location{
 		{e, "path", e.id.Path}, {e, "query", e.id.Query}, {e, "header", e.id.Header},
 		{e, "json", e.id.JSON}, {e, "form", e.id.Form}, {e, "cookie", e.id.Cookie},
@@ -163,7 +165,7 @@ func (v *validator) ids(path string, r *Rule) (all []location) {
 			v.reject(e.path+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, len(r.IDs)))
 		}
 		if e.role != ofToken {
-			v.format(e.path, e.id)
+			v.format(e.path, *e.id)
 		}
 	}
 	v.idsAgree(path, r.IDs[:min(len(r.IDs), maxIDs)])

@@ -40,7 +40,7 @@ func (v *validator) locationDiffers(l location, earlier []location, backend stri
 }
 
 // whose returns the path of the entry, and that it is the order's.
-func (e entry) whose() string {
+func (e *entry) whose() string {
 	if e.role == ofOrder {
 		return e.path + ", which is the order's"
 	}

@@ -66,15 +66,20 @@ func (v *validator) texts(at string, f reflect.Value, k declaration) {
 		if k.items > 0 && f.Len() > k.items {
 			v.reject(at, "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
 		}
-		seen := make(map[string]bool)
+		var seen map[string]bool
+		if k.twice != "" && f.Len() > 1 {
+			seen = make(map[string]bool)
+		}
 		for i := 0; f.Type().Elem().Kind() == reflect.String && f.Kind() == reflect.Slice && i < f.Len(); i++ {
 			item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
-			if seen[text] && k.twice != "" {
+			if seen[text] {
 				v.reject(item, "%s is given twice: %s", quote(text), k.twice)
-			} else {
-				v.text(item, text, k)
+				continue
 			}
-			seen[text] = true
+			v.text(item, text, k)
+			if seen != nil {
+				seen[text] = true
+			}
 		}
 	}
 	if k.empty != "" && f.Len() == 0 {

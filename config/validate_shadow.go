@@ -8,17 +8,19 @@ import (
 // rulesAreReached rejects a rule, or a method of it, if an earlier rule matches all of its
 // requests. A settlement behind such a rule would run without its lock.
 func (v *validator) rulesAreReached(rules []Rule) {
-	var paths pathNode
+	segments := make([][]string, len(rules)) // of the paths, in lower case
 	for j := range rules {
 		r := &rules[j]
 		if r.Match.Path == "" {
 			continue
 		}
+		segments[j] = strings.Split(strings.ToLower(r.Match.Path), "/")
 		var earlier []int // rules that match all of the paths
-		segments := strings.Split(strings.ToLower(r.Match.Path), "/")
-		paths.find(segments, r.Match.Query, func(rules []int) { earlier = append(earlier, rules...) })
-		paths.insert(segments, r.Match.Query, j)
-		slices.Sort(earlier)
+		for i, wide := range segments[:j] {
+			if takesAllPaths(wide, segments[j]) {
+				earlier = append(earlier, i)
+			}
+		}
 		var taken []string // methods
 		var by []int       // the rules that match them
 		for _, method := range r.Match.Methods {
@@ -53,64 +55,14 @@ func (v *validator) rulesAreReached(rules []Rule) {
 	}
 }
 
-// pathNode is a part of the paths of rules: the rules whose path ends here, and what may follow.
-type pathNode struct {
-	rules map[string][]int     // by each value of a parameter, name=value; "": with any query
-	next  map[string]*pathNode // by a segment in lower case; {}: any
-}
-
 func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
-func (n *pathNode) insert(segments []string, query map[string]QueryValues, rule int) {
-	for _, s := range segments {
-		if isVariable(s) {
-			s = "{}"
-		}
-		if n.next[s] == nil {
-			if n.next == nil {
-				n.next = make(map[string]*pathNode)
-			}
-			n.next[s] = new(pathNode)
-		}
-		n = n.next[s]
-	}
-	keys := []string{""}
-	if len(query) > 0 {
-		name := sortedKeys(query)[0]
-		keys = nil
-		for _, value := range query[name] {
-			keys = append(keys, name+"="+value)
-		}
-	}
-	if n.rules == nil {
-		n.rules = make(map[string][]int)
-	}
-	for _, key := range keys {
-		n.rules[key] = append(n.rules[key], rule)
-	}
-}
-
-// find visits the rules that match each path with these segments, but for the case of letters, and
-// that may match each such query.
-func (n *pathNode) find(segments []string, query map[string]QueryValues, visit func(rules []int)) {
-	if n == nil {
-		return
-	}
-	if len(segments) == 0 {
-		visit(n.rules[""])
-		for name, values := range query {
-			if len(values) > 0 {
-				visit(n.rules[name+"="+values[0]])
-			}
-		}
-		return
-	}
-	if s := segments[0]; s != "" { // a name stands for at least one byte
-		n.next["{}"].find(segments[1:], query, visit)
-	}
-	if s := segments[0]; !isVariable(s) {
-		n.next[s].find(segments[1:], query, visit)
-	}
+// takesAllPaths reports whether a path with the earlier segments matches each with the others, but for
+// the case of letters. A name stands for at least one byte.
+func takesAllPaths(earlier, segments []string) bool {
+	return slices.EqualFunc(earlier, segments, func(wide, narrow string) bool {
+		return wide == narrow || isVariable(wide) && narrow != ""
+	})
 }
 
 // takesAll reports whether an earlier match selects every request with the method that m
