@@ -186,7 +186,7 @@ type Lock struct {
 	// Quorum names the servers, most of which must grant the lock.
 	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum" change:"lock"`
 	// Replicas must confirm a grant. Without it, a grant needs the primary only.
-	Replicas *Replicas `mapstructure:"replicas"`
+	Replicas *Replicas `mapstructure:"replicas" only:"kind=exclusive,fair,read,write,semaphore"`
 	// Lease is how long the lock lasts without a renewal; renewed at a third of it. Two thirds or more
 	// protect a call whose ordergate was killed.
 	Lease time.Duration `mapstructure:"lease" default:"30s" min:"1s" max:"1h"`
@@ -215,7 +215,7 @@ type Quorum struct {
 }
 
 // Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but
-// still can. Not with mode embedded, and not for kind quorum.
+// still can. Not with mode embedded.
 type Replicas struct {
 	// Confirm is the number of replicas.
 	Confirm int `mapstructure:"confirm" default:"1" min:"1" max:"100"`

@@ -47,8 +47,8 @@ type Filter struct {
 	// whole. A filter of kind redisson without any is filled by others.
 	Sources []string `mapstructure:"sources" of:"sources" twice:"name a source once"`
 	// Parts are what an ID is unique within, such as a tenant: at most 4 names. The filter then
-	// has IDs with them, in this order: tenant/id. Not of kind exact.
-	Parts []string `mapstructure:"parts" form:"part" items:"4 parts" twice:"name a part once" empty:"name a part of the IDs, such as tenant, or remove it"`
+	// has IDs with them, in this order: tenant/id.
+	Parts []string `mapstructure:"parts" form:"part" only:"kind=local,redis-bloom,redis-bitmap,redisson,layered" items:"4 parts" twice:"name a part once" empty:"name a part of the IDs, such as tenant, or remove it"`
 	// Freshness is the condition for Absent; default a window of 500ms, or none in a file that
 	// uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
@@ -75,15 +75,15 @@ type Filter struct {
 
 	// Layout is where the bits of an ID lie: in one cache line (blocked) or anywhere, with less memory.
 	Layout   string    `mapstructure:"layout" default:"blocked" oneof:"blocked classic" only:"kind=local,layered"`
-	Segments *Segments `mapstructure:"segments"` // makes the filter drop old orders
-	Expand   *Expand   `mapstructure:"expand"`   // makes the filter grow, not of kinds exact and redisson. Without it, more absent IDs pass beyond the capacity
-	Snapshot *Snapshot `mapstructure:"snapshot"` // file of the part in memory, which a restart reads
+	Segments *Segments `mapstructure:"segments"`                                                  // makes the filter drop old orders
+	Expand   *Expand   `mapstructure:"expand" only:"kind=local,redis-bloom,redis-bitmap,layered"` // makes the filter grow. Without it, more absent IDs pass beyond the capacity
+	Snapshot *Snapshot `mapstructure:"snapshot" only:"kind=local,exact,layered"`                  // file of the part in memory, which a restart reads
 
 	// RedisKind is the kind of the part in Redis.
 	RedisKind string `mapstructure:"redis_kind" default:"redis-bitmap" oneof:"redis-bloom redis-bitmap redisson" only:"kind=layered"`
 	// KeyPrefix begins the keys of kinds in Redis, without braces; default order:bloom:NAME. Of kind
 	// redisson, it is the name for getBloomFilter.
-	KeyPrefix string `mapstructure:"key_prefix"`
+	KeyPrefix string `mapstructure:"key_prefix" form:"key_prefix" empty:"give the prefix of the keys in Redis"`
 	// Shards are the parts of a filter in Redis that is yet to be made, each in a slot of a cluster,
 	// but of kind redisson; default 1. ordergate check prints the least number.
 	Shards int `mapstructure:"shards" min:"1" max:"16384"`

@@ -69,7 +69,9 @@ var forms = map[string]form{
 	"publication": that(func(text string) bool { return isIdentifier(SourcePostgres, text) },
 		"%s is not the name of a publication: "+identifierForm(SourcePostgres)),
 	"share": like(lazily(`^(1/[1-9]\d{0,8}|off)$`), "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
-	"lock":  {expr: `\{id\}`},
+	"key_prefix": that(func(text string) bool { return len(text) <= maxLockKey },
+		fmt.Sprintf("%%s is longer than %d bytes", maxLockKey)),
+	"lock": {expr: `\{id\}`},
 
 	"method":    {"", methodProblem},
 	"template":  {"", func(text string) string { return ofPath(text, templateProblem(text)) }},

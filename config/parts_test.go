@@ -122,7 +122,7 @@ func TestParts(t *testing.T) {
 			`rules[0]: parts.id is missing: id is among the parts of filters.orders, so say where a request has it`,
 		}},
 		{"an exact filter", partedWith("{parts: [tenant]}", "{parts: [tenant], kind: exact}"), []string{
-			`filters.orders.parts: a filter of kind exact has numbers only, and an ID with parts is none: choose another kind`,
+			`filters.orders.parts: is for kinds local, redis-bloom, redis-bitmap, redisson and layered only: set one of them, or remove this`,
 		}},
 
 		{"a letter of the part behind it", part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), nil}, // the ID, digits, cannot have it

@@ -12,11 +12,7 @@ const maxCapacity = 100_000_000_000
 func (v *validator) filter(path, name string, f Filter) {
 	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
-	if len(f.Parts) > 0 && f.Kind == FilterExact {
-		v.reject(path+".parts", "a filter of kind %s has numbers only, and an ID with parts is none: choose another kind", FilterExact)
-	}
 	v.inRedis(path, f)
-	v.snapshot(path+".snapshot", f)
 	v.segments(path+".segments", name, f.Segments)
 	v.expand(path+".expand", f)
 	v.changeLog(path+".change_log", f)
@@ -30,29 +26,25 @@ func (v *validator) filter(path, name string, f Filter) {
 // inRedis checks the keys that are for the kinds in Redis.
 func (v *validator) inRedis(path string, f Filter) {
 	kind := f.InRedis()
-	if kind == "" && f.Shards > 1 {
-		v.reject(path+".shards", "is for kinds in Redis only: remove it")
+	if kind == "" {
+		if f.Shards > 1 {
+			v.reject(path+".shards", "is for kinds in Redis only: remove it")
+		}
+		return
 	}
-	if kind == FilterRedisson {
-		if f.Elements == ElementsLong && f.Codec == CodecString {
+	if kind == FilterRedisson && f.Elements == ElementsLong {
+		if f.Codec == CodecString {
 			v.reject(path+".elements", "StringCodec writes a Long as its text: remove this")
 		}
-		if f.Elements == ElementsLong && len(f.Parts) > 0 {
+		if len(f.Parts) > 0 {
 			v.reject(path+".elements", "an ID with parts is no Long: remove this")
 		}
-	}
-	if kind == "" {
-		return
 	}
 	switch {
 	case kind == FilterRedisson && f.Segments != nil:
 		v.reject(path+".segments", "Java services have one filter of kind %s: remove this", FilterRedisson)
 	case kind == FilterRedisson && f.Shards > 1:
 		v.reject(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
-	case f.KeyPrefix == "":
-		v.reject(path+".key_prefix", "is empty: give the prefix of the keys in Redis")
-	case len(f.KeyPrefix) > maxKeyPrefix:
-		v.reject(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
 	case kind != FilterRedisson && strings.ContainsAny(f.KeyPrefix, "{}"):
 		v.reject(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
 	}
@@ -82,19 +74,6 @@ func (v *validator) filtersDiffer(c *Config) {
 		} else {
 			files[f.Snapshot.Path] = name
 		}
-	}
-}
-
-// maxKeyPrefix is in bytes. It equals the limit for keys of locks, and keeps keys readable.
-const maxKeyPrefix = 256
-
-func (v *validator) snapshot(path string, f Filter) {
-	s := f.Snapshot
-	if s == nil {
-		return
-	}
-	if f.Kind != FilterLayered && f.InRedis() != "" {
-		v.reject(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
 	}
 }
 
@@ -145,8 +124,7 @@ func (v *validator) expand(path string, f Filter) {
 		return
 	}
 	switch {
-	case f.Kind == FilterExact:
-		v.reject(path, "a filter of kind %s has no fixed size: remove this", FilterExact)
+	case f.Kind == FilterExact || f.Kind == FilterRedisson:
 		return
 	case f.InRedis() == FilterRedisson:
 		v.reject(path, "Java services would go on using the old filter of kind %s: remove this", FilterRedisson)

@@ -43,7 +43,7 @@ func TestFilterValidation(t *testing.T) {
 			"filters.orders.expand: all IDs that are read again would belong to the day of reading: remove this, or take the day from the ID (from: id)"}},
 		{"a snapshot", "{snapshot: {path: /tmp/orders.snap}}", "{path: id}", nil},
 		{"a snapshot of Redis", "{kind: redis-bitmap, snapshot: {path: a}}", "{path: id}", []string{
-			"filters.orders.snapshot: a filter of kind redis-bitmap is in Redis, which keeps it: remove this"}},
+			"filters.orders.snapshot: is for kinds local, exact and layered only: set one of them, or remove this"}},
 		{"a snapshot nowhere", "{snapshot: {every: 1ms}}", "{path: id}", []string{
 			"filters.orders.snapshot: path is missing: give the path of the file to write",
 			"filters.orders.snapshot.every: 1ms is out of range: 1s to 24h are allowed"}},
@@ -91,7 +91,7 @@ func TestFilterValidation(t *testing.T) {
 			`filters.orders.expand.how: "magic" is not one of rebuild, layers`,
 		}},
 		{"expand exact", "{kind: exact, expand: {}}", "{path: id}", []string{
-			"filters.orders.expand: a filter of kind exact has no fixed size: remove this"}},
+			"filters.orders.expand: is for kinds local, redis-bloom, redis-bitmap and layered only: set one of them, or remove this"}},
 		{"rebuild segments", "{segments: {keep: 3}, expand: {how: rebuild}}", dated, []string{
 			"filters.orders.expand.how: segments grow by layers, each for itself: remove this, or write layers"}},
 	} {

@@ -13,19 +13,11 @@ import (
 
 const maxDigits = 64 // bytes; no backend counts with longer numbers
 
-// format checks the format, the lengths, the pattern and the time of an ID.
+// format checks the lengths, the pattern and the time of an ID.
 func (v *validator) format(path string, id ID) {
 	longest := orderid.MaxBytes // an ID becomes part of a Redis key
-	switch id.Format {
-	case FormatDigits, FormatTimestamped, FormatSnowflake:
+	if id.Format != FormatPattern {
 		longest = maxDigits
-	case FormatUUID:
-		if id.MinLength != 0 || v.given(path+".min_length") {
-			v.reject(path+".min_length", "is not for format uuid, which has one length: remove it")
-		}
-		if id.MaxLength != 0 || v.given(path+".max_length") {
-			v.reject(path+".max_length", "is not for format uuid, which has one length: remove it")
-		}
 	}
 	if id.Format != FormatUUID {
 		between(v, path+".min_length", id.MinLength, 1, longest)
@@ -34,20 +26,9 @@ func (v *validator) format(path string, id ID) {
 			v.reject(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
 		}
 	}
-	v.idCase(path, id)
 	v.max(path, id)
 	v.pattern(path, id)
 	v.time(path, id)
-}
-
-func (v *validator) idCase(path string, id ID) {
-	at := path + ".case"
-	switch {
-	case v.discarded[path+".format"]:
-	case id.Format == FormatUUID || id.Format == FormatPattern:
-	case id.Case != "" || v.given(at):
-		v.reject(at, "is for formats uuid and pattern only, since numbers have no case: remove this")
-	}
 }
 
 // casesDiffer rejects two cases of IDs under one lock: the same order would have two keys.
@@ -105,11 +86,8 @@ func (m IDMax) Digits() string {
 
 func (v *validator) max(path string, id ID) {
 	at := path + ".max"
-	given := id.Max != "" || v.given(at)
 	switch digits := id.Max.Digits(); {
-	case !given || v.discarded[path+".format"]:
-	case id.Format == FormatUUID || id.Format == FormatPattern:
-		v.reject(at, "is for numbers only, and format %s has none: remove it", id.Format)
+	case id.Max == "" && !v.given(at) || id.Format == FormatUUID || id.Format == FormatPattern:
 	case !idMaxNumber.MatchString(digits) || len(digits) > maxDigits:
 		v.reject(at, "%s is neither a number of 1 to %d digits nor one of int32, uint32, double, int64", quote(string(id.Max)), maxDigits)
 	case len(digits) < id.MinLength:
@@ -159,16 +137,15 @@ func isBrace(r rune) bool { return r == '{' || r == '}' }
 
 // time checks the location of the date in an ID.
 func (v *validator) time(path string, id ID) {
-	at, t := path+".time", id.Time
+	at := path + ".time"
 	switch {
 	case v.discarded[path+".format"]:
 	case id.Format == FormatTimestamped:
-		v.option(at, "shift", t.Shift != 0, false, "format snowflake")
+		v.without(at, &id.Time, "is for format snowflake only: set it, or remove this", "shift")
 		v.date(path, id)
 	case id.Format == FormatSnowflake:
-		v.option(at, "layout", t.Layout != "", false, "format timestamped")
-		v.option(at, "at", t.At != 0, false, "format timestamped")
-		v.epoch(path, t.Epoch)
+		v.without(at, &id.Time, "is for format timestamped only: set it, or remove this", "layout", "at")
+		v.epoch(path, id.Time.Epoch)
 	}
 }
 

@@ -193,10 +193,3 @@ func isMemberPath(path string) bool {
 	wrong := func(name string) bool { return !memberName.MatchString(name) }
 	return len(path) <= maxJSONPath && len(names) <= maxJSONNames && !slices.ContainsFunc(names, wrong)
 }
-
-// option rejects a key that has no effect without one of its owners.
-func (v *validator) option(path, key string, set, owned bool, owners string) {
-	if at := join(path, key); (set || v.given(at)) && !owned {
-		v.reject(at, "is for %s only: set it, or remove this", owners)
-	}
-}

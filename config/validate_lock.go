@@ -52,7 +52,9 @@ func (v *validator) ofKind(path string, l Lock) {
 			number(l.Wait.Every), LockFair, number(maxFairPause))
 	}
 	v.quorum(path, l)
-	v.replicas(path+".replicas", l)
+	if l.Replicas != nil && v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded {
+		v.reject(path+".replicas", "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
+	}
 }
 
 func (v *validator) lockKey(path, name string, l Lock) {
@@ -108,17 +110,5 @@ func (v *validator) quorum(path string, l Lock) {
 				break
 			}
 		}
-	}
-}
-
-func (v *validator) replicas(path string, l Lock) {
-	r := l.Replicas
-	switch {
-	case r == nil:
-		return
-	case l.Kind == LockQuorum:
-		v.reject(path, "is not for kind %s, which relies on a majority of its servers: remove it", l.Kind)
-	case v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded:
-		v.reject(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
 	}
 }

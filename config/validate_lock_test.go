@@ -52,7 +52,7 @@ func TestLocks(t *testing.T) {
 		{"quorum with a password", `{s: {kind: quorum, quorum: {password: x}}}`, []string{`locks.s.quorum.password: unknown key: known here are addresses`}},
 
 		{"replicas by default", `{s: {replicas: {}}}`, nil},
-		{"replicas of a quorum", `{s: {kind: quorum, replicas: {}, ` + servers + `}}`, []string{`locks.s.replicas: is not for kind quorum, which relies on a majority of its servers: remove it`}},
+		{"replicas of a quorum", `{s: {kind: quorum, replicas: {}, ` + servers + `}}`, []string{`locks.s.replicas: is for kinds exclusive, fair, read, write and semaphore only: set one of them, or remove this`}},
 		{"no replicas", `{s: {replicas: {confirm: 0}}}`, []string{`locks.s.replicas.confirm: 0 is out of range: 1 to 100 are allowed`}},
 		{"slow replicas", `{s: {replicas: {timeout: 501ms}}}`, []string{`locks.s.replicas.timeout: 501ms is out of range: 1ms to 500ms are allowed`}},
 		{"replicas that have no time", `{s: {replicas: {timeout: 0s}}}`, []string{`locks.s.replicas.timeout: 0s is out of range: 1ms to 500ms are allowed`}},
