@@ -162,16 +162,20 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
-	if l.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
-		fill(doc, path+".wait", "tries", &l.Wait.Tries, 3)
-		fill(doc, path+".wait", "every", &l.Wait.Every, 100*time.Millisecond)
-	}
+	l.Wait.ensureDefaults(doc, path+".wait", 3)
 	fill(doc, path+".on_unknown_outcome", "hold", &l.OnUnknownOutcome.Hold, l.Lease)
 	life := leastFence
 	if ofTokens {
 		life = l.fenceOfTokens()
 	}
 	fill(doc, path, "keep_fence", &l.KeepFence, life)
+}
+
+func (w *Wait) ensureDefaults(doc *document, path string, tries int) {
+	if w.UpTo == 0 && !doc.given(path+".up_to") {
+		fill(doc, path, "tries", &w.Tries, tries)
+		fill(doc, path, "every", &w.Every, 100*time.Millisecond)
+	}
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {

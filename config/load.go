@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
-	"slices"
 
 	"github.com/spf13/viper"
 )
@@ -135,7 +134,7 @@ func parseDocument(file string, data []byte, o Options) (*Config, *document, War
 	if err := invalid(used); err != nil {
 		return nil, nil, Warnings{}, err
 	}
-	return c, doc, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.unreadBodies(c), doc.literalKeys(c), slices.Concat(doc.lockTimes(c), doc.failuresStored(c))}, nil
+	return c, doc, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.warnings(c, doc.unreadBodies), doc.warnings(c, doc.literalKeys), doc.warnings(c, doc.lockTimes, doc.failuresStored)}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

@@ -243,10 +243,7 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 		fill(doc, path, "name", &o.Name, r.Name)
 		return
 	}
-	if o.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
-		fill(doc, path+".wait", "tries", &o.Wait.Tries, 1)
-		fill(doc, path+".wait", "every", &o.Wait.Every, 100*time.Millisecond)
-	}
+	o.Wait.ensureDefaults(doc, path+".wait", 1)
 	hold := 90 * time.Second
 	if o.Lease > 0 {
 		hold = max(time.Second, min(hold, o.Lease/3*2))

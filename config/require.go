@@ -127,41 +127,36 @@ const headerPlaceholder = "header:"
 // problem is "" if there is none. Other braces than those of placeholders are allowed as the
 // hash tag of a cluster, once, around a placeholder.
 func Template(text string, parts []string) (list []TemplatePart, problem string) {
-	rest := ""
-	literal := func(t string) {
-		if t != "" {
-			list = append(list, TemplatePart{Text: t})
-			rest += t
-		}
-	}
-	last := 0
-	for _, m := range placeholder.FindAllStringSubmatchIndex(text, -1) {
-		name := text[m[2]:m[3]]
-		header, isHeader := strings.CutPrefix(name, headerPlaceholder)
-		isPart := slices.Contains(parts, name)
-		if !isHeader && !isPart && name != partID {
+	names := slices.Clone(parts)
+	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+		header, isHeader := strings.CutPrefix(m[1], headerPlaceholder)
+		switch {
+		case !isHeader:
 			continue
+		case !headerName.MatchString(header):
+			return nil, fmt.Sprintf("has {%s}, which names no header: write it as {header:x-store}", m[1])
+		case strings.HasPrefix(strings.ToLower(header), "x-ordergate-"):
+			return nil, fmt.Sprintf("has {%s}, a header that ordergate sets: use one of the client's", m[1])
 		}
-		literal(text[last:m[0]])
-		last = m[1]
-		rest += "*" // stands for the value, which has no braces
-		if !isHeader {
-			p := TemplatePart{ID: name == partID}
-			if isPart {
-				p.Part = name
-			}
-			list = append(list, p)
-			continue
-		}
-		if !headerName.MatchString(header) {
-			return nil, fmt.Sprintf("has {%s}, which names no header: write it as {header:x-store}", name)
-		}
-		if header = strings.ToLower(header); strings.HasPrefix(header, "x-ordergate-") {
-			return nil, fmt.Sprintf("has {%s}, a header that ordergate sets: use one of the client's", name)
-		}
-		list = append(list, TemplatePart{Header: header})
+		names = append(names, m[1])
 	}
-	literal(text[last:])
+	t := NewKeyTemplate(text, names)
+	for i, text := range t.Texts {
+		if text != "" {
+			list = append(list, TemplatePart{Text: text})
+		}
+		if i == len(t.Names) {
+			break
+		}
+		p := TemplatePart{ID: t.Names[i] == partID}
+		if header, isHeader := strings.CutPrefix(t.Names[i], headerPlaceholder); isHeader {
+			p.Header = strings.ToLower(header)
+		} else if !p.ID {
+			p.Part = t.Names[i]
+		}
+		list = append(list, p)
+	}
+	rest := t.Key(func(string) string { return "*" }) // stands for the value, which has no braces
 	return list, tagProblem(text, rest, parts)
 }
 
@@ -207,21 +202,13 @@ func metersOf(text string) (d float64, ok bool) {
 	return n * meters[m[2]], err == nil && n*meters[m[2]] <= maxDistance
 }
 
-// timeOfDay matches a time of day, 24:00 included.
-var timeOfDay = regexp.MustCompile(`^(?:([01][0-9]|2[0-3]):([0-5][0-9])|24:00)$`)
-
-// MinuteOf returns the minutes from midnight to a time of day; false if it is invalid.
+// MinuteOf returns the minutes from midnight to a time of day, 24:00 included; false if it is invalid.
 func MinuteOf(text string) (minute int, ok bool) {
-	m := timeOfDay.FindStringSubmatch(text)
-	switch {
-	case m == nil:
-		return 0, false
-	case m[1] == "":
+	if text == "24:00" {
 		return 24 * 60, true
 	}
-	hours, _ := strconv.Atoi(m[1]) // the expression matches digits only
-	minutes, _ := strconv.Atoi(m[2])
-	return 60*hours + minutes, true
+	t, err := time.Parse("15:04", text)
+	return 60*t.Hour() + t.Minute(), err == nil && len(text) == len("15:04")
 }
 
 // weekdays are the days as a file has them, in the order of [time.Weekday].

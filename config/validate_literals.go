@@ -54,15 +54,3 @@ func (c *Config) hasPart(name string) bool {
 	}
 	return false
 }
-
-// literalKeys returns a warning for each {name} in a lock's key that is no part. The key may be
-// right: a hash tag, or the key of another service.
-func (d *document) literalKeys(c *Config) []Violation {
-	before := len(d.violations)
-	for _, lock := range sortedKeys(c.Locks) {
-		for _, name := range c.literalNames(lock) {
-			d.report(join("locks", lock)+".key", "has {"+name+"} in it, and no rule with this lock has such a part: it is the same text for all orders")
-		}
-	}
-	return d.warningsSince(before)
-}
