@@ -127,12 +127,16 @@ func (v *validator) headerNames(path string, headers map[string]string) (names [
 
 // locations returns the locations that an entry names. A valid entry has exactly one. Only the
 // single entry of a create rule may have none.
-func (v *validator) locations(e *entry) []location {
-	all := []location{
+func (v *validator) locations(e *entry) (all []location) {
+	for _, l := range [...]location{
 		{e, "path", e.id.Path}, {e, "query", e.id.Query}, {e, "header", e.id.Header},
 		{e, "json", e.id.JSON}, {e, "form", e.id.Form}, {e, "cookie", e.id.Cookie},
+	} {
+		if l.value != "" || v.givenIn(e.path, l.key) {
+			all = append(all, l)
+		}
 	}
-	return slices.DeleteFunc(all, func(l location) bool { return l.value == "" && !v.given(l.at()) })
+	return all
 }
 
 // ids checks the IDs of a rule without pass, and returns their locations.
