@@ -29,7 +29,7 @@ func ChangeOf(path string) string {
 			return ""
 		}
 		keys := d.keysOf(t)
-		k := keys[slices.IndexFunc(keys, func(k declaration) bool { return k.key == key })]
+		k := keys[slices.IndexFunc(keys, func(k *declaration) bool { return k.key == key })]
 		if k.change != "" {
 			return k.change
 		}

@@ -66,18 +66,18 @@ type choice struct {
 
 // keysOf returns the declarations of a struct, in the order of its fields. It panics if a tag is
 // invalid: each load reads all tags.
-func (d *document) keysOf(t reflect.Type) []declaration {
+func (d *document) keysOf(t reflect.Type) []*declaration {
 	if keys, known := d.keys[t]; known {
 		return keys
 	}
-	var keys []declaration
+	var keys []*declaration
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("mapstructure")
 		if key == "" || key == "-" {
 			continue
 		}
-		k := declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string)}
+		k := &declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string)}
 		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
 		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {
 			k.items, _ = strconv.Atoi(items)
@@ -129,12 +129,13 @@ func (d *document) keysOf(t reflect.Type) []declaration {
 	return keys
 }
 
-// eachMapping calls visit for the mappings inside a struct, with their paths. It stores changed
-// entries of maps if store is set.
-func (d *document) eachMapping(path string, v reflect.Value, store bool, visit func(string, reflect.Value)) {
-	keys := d.keysOf(v.Type())
-	for i := range keys {
-		k := &keys[i] // a copy of each key of each rule takes time
+// eachMapping calls visit for the mappings inside a struct, with their paths: those with a key in
+// wanted, or all if that is nil. It stores changed entries of maps if store is set.
+func (d *document) eachMapping(path string, v reflect.Value, wanted map[string]any, store bool, visit func(string, reflect.Value)) {
+	for _, k := range d.keysOf(v.Type()) {
+		if wanted != nil && wanted[k.key] == nil {
+			continue
+		}
 		f, t := v.FieldByIndex(k.field.Index), k.field.Type
 		switch t.Kind() {
 		case reflect.Struct:
@@ -179,9 +180,8 @@ func sortedNames(m reflect.Value) []reflect.Value {
 
 // fill sets the declared defaults of a struct and of those inside it.
 func (d *document) fill(path string, v reflect.Value) {
-	keys, given := d.keysOf(v.Type()), d.mappings[path]
-	for i := range keys {
-		k := &keys[i]
+	given := d.mappings[path]
+	for _, k := range d.keysOf(v.Type()) {
 		f := v.FieldByIndex(k.field.Index)
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
@@ -189,10 +189,10 @@ func (d *document) fill(path string, v reflect.Value) {
 		if (k.form == "header" || k.form == "lower") && !f.IsZero() {
 			lower(f, k.form)
 		}
-		if k.reply != nil && d.applies(path, v, *k) {
+		if k.reply != nil && d.applies(path, v, k) {
 			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
-		if !k.byDefault.IsValid() || !f.IsZero() || !d.applies(path, v, *k) {
+		if !k.byDefault.IsValid() || !f.IsZero() || !d.applies(path, v, k) {
 			continue
 		}
 		if _, has := given[k.key]; has {
@@ -204,7 +204,7 @@ func (d *document) fill(path string, v reflect.Value) {
 		}
 		f.Set(k.byDefault)
 	}
-	d.eachMapping(path, v, true, d.fill)
+	d.eachMapping(path, v, nil, true, d.fill)
 }
 
 // lower converts a text to lower case, or the names of headers, in which they are compared. One that
@@ -239,7 +239,7 @@ func lowerHeader(name string) string {
 }
 
 // applies reports whether a key is for the mapping that it stands in.
-func (d *document) applies(path string, v reflect.Value, k declaration) bool {
+func (d *document) applies(path string, v reflect.Value, k *declaration) bool {
 	return len(k.only) == 0 || slices.ContainsFunc(k.only, func(c condition) bool {
 		if c.words != nil {
 			return slices.Contains(c.words, v.FieldByIndex(d.sibling(v, c.key).field.Index).String())
@@ -251,11 +251,11 @@ func (d *document) applies(path string, v reflect.Value, k declaration) bool {
 // has reports whether a mapping has a key. A bool has to be true.
 func (d *document) has(path string, v reflect.Value, key string) bool {
 	f := v.FieldByIndex(d.sibling(v, key).field.Index)
-	return !f.IsZero() || d.discarded[join(path, key)] || d.givenIn(path, key) && f.Kind() != reflect.Bool
+	return !f.IsZero() || len(d.discarded) > 0 && d.discarded[join(path, key)] || d.givenIn(path, key) && f.Kind() != reflect.Bool
 }
 
 // sibling returns the declaration of another key of a mapping.
-func (d *document) sibling(v reflect.Value, key string) declaration {
+func (d *document) sibling(v reflect.Value, key string) *declaration {
 	keys := d.keysOf(v.Type())
-	return keys[slices.IndexFunc(keys, func(k declaration) bool { return k.key == key })]
+	return keys[slices.IndexFunc(keys, func(k *declaration) bool { return k.key == key })]
 }

@@ -20,7 +20,7 @@ type document struct {
 	badNames   map[string]bool           // "filters.Orders": defined, but under a rejected name
 	mappings   map[string]map[string]any // by their paths, those with fixed keys: the usable values
 	violations []Violation
-	keys       map[reflect.Type][]declaration
+	keys       map[reflect.Type][]*declaration
 	variables  map[string]string // from the name of a variable to the path of its key
 }
 
@@ -39,7 +39,7 @@ func newDocument(file string) *document {
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
 		mappings:   make(map[string]map[string]any),
-		keys:       make(map[reflect.Type][]declaration),
+		keys:       make(map[reflect.Type][]*declaration),
 	}
 }
 

@@ -137,7 +137,7 @@ func takesRestart(path string) bool {
 	return TakesRestart(path)
 }
 
-func onlyText(k declaration) string {
+func onlyText(k *declaration) string {
 	var texts []string
 	for _, c := range k.only {
 		text := "`" + c.key + "`"
@@ -149,7 +149,7 @@ func onlyText(k declaration) string {
 	return strings.Join(texts, " or ")
 }
 
-func defaultText(k declaration) string {
+func defaultText(k *declaration) string {
 	switch {
 	case k.need != "" && !k.byDefault.IsValid():
 		return "required"
@@ -162,7 +162,7 @@ func defaultText(k declaration) string {
 }
 
 // values says what a key may have.
-func (r *keyReference) values(k declaration) string {
+func (r *keyReference) values(k *declaration) string {
 	t := k.field.Type
 	kind := ""
 	if inner, _ := mappingOf(t, ""); inner != nil {

@@ -85,7 +85,7 @@ func (b *schemaBuilder) object(t reflect.Type) schema {
 }
 
 // limit adds the words, the bounds and the default of a key.
-func (b *schemaBuilder) limit(p schema, t reflect.Type, k declaration) {
+func (b *schemaBuilder) limit(p schema, t reflect.Type, k *declaration) {
 	if len(k.choices) > 0 {
 		words := sortedKeys(k.aliases)
 		for i := range k.choices {
@@ -113,7 +113,7 @@ func (b *schemaBuilder) limit(p schema, t reflect.Type, k declaration) {
 }
 
 // only returns the rule of a key that is for some mappings.
-func (b *schemaBuilder) only(t reflect.Type, k declaration) schema {
+func (b *schemaBuilder) only(t reflect.Type, k *declaration) schema {
 	var of []schema
 	for _, c := range k.only {
 		if c.words == nil {

@@ -66,7 +66,7 @@ func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf)
 			key != "token" && key != "secret", d.applies(path, v, of),
 		})
 	}
-	d.eachMapping(path, v, true, func(path string, inner reflect.Value) {
+	d.eachMapping(path, v, nil, true, func(path string, inner reflect.Value) {
 		if inner.Type() != reflect.TypeFor[Rule]() { // it has none
 			d.eachSecret(path, inner, visit, done)
 		}

@@ -124,7 +124,7 @@ func (s *shower) mapping(path string, v reflect.Value) *yaml.Node {
 var keysOfOrders = []string{"keep", "name", "forget", "scope", "duplicate", "mismatch"}
 
 // isInside reports whether a key has what another one says, or what a file cannot say.
-func (s *shower) isInside(v reflect.Value, k declaration) bool {
+func (s *shower) isInside(v reflect.Value, k *declaration) bool {
 	switch of := v.Interface().(type) {
 	case Once:
 		return k.key == "keep" && (len(of.Forget) > 0 || of.For != 0) || s.rule.IsBy() && slices.Contains(keysOfOrders, k.key)

@@ -56,7 +56,7 @@ func (d *document) namedVariables(c *Config) (names []string) {
 				names = append(names, v.FieldByIndex(k.field.Index).String())
 			}
 		}
-		d.eachMapping(path, v, false, visit)
+		d.eachMapping(path, v, nil, false, visit)
 	}
 	visit("", reflect.ValueOf(*c))
 	return names

@@ -41,12 +41,11 @@ func (v *validator) keys(path string, s reflect.Value) {
 			v.texts(at, f, k)
 		}
 	}
-	v.eachMapping(path, s, false, func(at string, inner reflect.Value) {
-		given := v.given(at)
-		if !given && v.file != "" && strings.HasPrefix(at, "rules[") {
-			return // it has nothing but defaults: no variable is for a rule
-		}
-		if (given || !inner.IsZero()) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
+	if !strings.HasPrefix(path, "rules[") {
+		values = nil
+	} // else what the file does not give has nothing but defaults: no variable is for a rule
+	v.eachMapping(path, s, values, false, func(at string, inner reflect.Value) {
+		if given := v.given(at); (given || !inner.IsZero()) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
 			v.keys(at, inner)
 		}
 	})
@@ -55,7 +54,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 func isEmpty(f reflect.Value) bool { return f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 }
 
 // texts checks a text, or a list: how long it is, and each text in it.
-func (v *validator) texts(at string, f reflect.Value, k declaration) {
+func (v *validator) texts(at string, f reflect.Value, k *declaration) {
 	switch f.Kind() {
 	case reflect.String:
 		if k.empty == "" || f.Len() > 0 {
@@ -88,7 +87,7 @@ func (v *validator) texts(at string, f reflect.Value, k declaration) {
 }
 
 // text checks the form of a text, and that it is the name of an entry of a section.
-func (v *validator) text(at, text string, k declaration) {
+func (v *validator) text(at, text string, k *declaration) {
 	if k.looks.problem != nil {
 		if problem := k.looks.problem(text); problem != "" {
 			v.reject(at, "%s", problem)
@@ -100,7 +99,7 @@ func (v *validator) text(at, text string, k declaration) {
 }
 
 // oneOf checks that a key has one of its words.
-func (v *validator) oneOf(path string, s reflect.Value, k declaration) {
+func (v *validator) oneOf(path string, s reflect.Value, k *declaration) {
 	at, word, kind := join(path, k.key), s.FieldByIndex(k.field.Index).String(), ""
 	if slices.ContainsFunc(k.choices, func(c choice) bool { return c.kinds != nil }) {
 		kind = s.FieldByIndex(v.sibling(s, "kind").field.Index).String()
@@ -130,7 +129,7 @@ func (v *validator) hasWord(path string, s reflect.Value, key string) bool {
 
 // misplaced rejects a key that is for other mappings than its own. It returns false if the word of
 // another key decides that, and has a violation itself.
-func (v *validator) misplaced(path string, s reflect.Value, k declaration) bool {
+func (v *validator) misplaced(path string, s reflect.Value, k *declaration) bool {
 	var texts []string
 	n := 0
 	for _, c := range k.only {
@@ -140,8 +139,9 @@ func (v *validator) misplaced(path string, s reflect.Value, k declaration) bool 
 		}
 		other := v.sibling(s, c.key)
 		if len(k.only) == 1 && !v.applies(path, s, other) {
-			k.only = other.only
-			return v.misplaced(path, s, k)
+			of := *k
+			of.only = other.only
+			return v.misplaced(path, s, &of)
 		}
 		if v.applies(path, s, other) && !v.hasWord(path, s, c.key) {
 			return false
