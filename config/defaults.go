@@ -46,9 +46,9 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
 	}
 	c.completeForget()
-	uses := c.lockUses()
+	doc.uses = c.lockUses()
 	for i := range c.Rules {
-		c.Rules[i].names = c.partOrder(&c.Rules[i], uses)
+		c.Rules[i].names = c.partOrder(&c.Rules[i], doc.uses)
 	}
 }
 

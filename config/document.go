@@ -21,7 +21,8 @@ type document struct {
 	mappings   map[string]map[string]any // by their paths, those with fixed keys: the usable values
 	violations []Violation
 	keys       map[reflect.Type][]*declaration
-	variables  map[string]string // from the name of a variable to the path of its key
+	variables  map[string]string  // from the name of a variable to the path of its key
+	uses       map[string]lockUse // of the locks, by their names; after the defaults
 }
 
 // origin is the location of a value in the file or the environment.

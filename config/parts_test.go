@@ -260,7 +260,8 @@ func TestSameKeys(t *testing.T) {
 		}}
 		uses := map[string]lockUse{"a": {a.key, a.ids}, "b": {b.key, b.ids}}
 		rejected := func(check func(*validator)) bool {
-			v := &validator{document: newDocument(""), config: c, uses: uses}
+			v := &validator{document: newDocument(""), config: c}
+			v.uses = uses
 			check(v)
 			return len(v.violations) > 0
 		}

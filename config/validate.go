@@ -17,12 +17,13 @@ import (
 // does not change c and does not read the file system.
 func (c *Config) Validate() error {
 	doc := newDocument("")
+	doc.uses = c.lockUses()
 	c.validate(doc)
 	return invalid(doc.violations)
 }
 
 func (c *Config) validate(doc *document) {
-	v := &validator{document: doc, config: c, uses: c.lockUses()}
+	v := &validator{document: doc, config: c}
 	for i, r := range c.Rules {
 		if r.Pass {
 			v.pass(rulePath(i), r)
@@ -74,7 +75,6 @@ func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 type validator struct {
 	*document
 	config *Config
-	uses   map[string]lockUse // of the locks, by their names
 }
 
 // reject reports a violation at a path, unless the reader discarded the value.
