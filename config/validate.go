@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -29,7 +30,22 @@ func (c *Config) validate(doc *document) {
 			v.pass(rulePath(i), r)
 		}
 	}
-	v.keys("", reflect.ValueOf(c).Elem())
+	// Single values are checked beside what concerns several, which takes as long: both only read.
+	values := *doc
+	values.violations, values.keys = nil, maps.Clone(doc.keys)
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		(&validator{document: &values, config: c}).keys("", reflect.ValueOf(c).Elem())
+	}()
+	before := len(doc.violations)
+	v.severalKeys(c)
+	<-checked
+	doc.violations = slices.Insert(doc.violations, before, values.violations...)
+}
+
+// severalKeys checks what concerns several keys at once.
+func (v *validator) severalKeys(c *Config) {
 	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
 		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
 			v.reject(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
