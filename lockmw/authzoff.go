@@ -39,6 +39,7 @@ func (s *Server) screen(ctx context.Context, a *gateReplies, req *order.Request,
 		}
 		return reply
 	}
+	a.gate.Screened(&d, req)
 	headers, _ := req.Header.(headerMap)
 	headers = slices.DeleteFunc(headers, func(h *corev3.HeaderValue) bool { return h.GetKey() == gate.HeaderVerdict })
 	if d.Verdict != gate.VerdictNone {

@@ -55,6 +55,9 @@ func (s *Server) prove(p *proof, text string) error {
 		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
 		return p.stream.Send(onRequest(atHeaders, mutation, skipRest))
 	}
+	if guarded, ok := p.stream.(*guardedStream); ok && p.mark.Stage == gate.StageGuard {
+		guarded.shown = true
+	}
 	p.look()
 	if err := p.readRequest(); err != nil || p.report == nil {
 		return err
@@ -81,7 +84,7 @@ func (p *proof) readRequest() error {
 	if wait.For(p.stream.Context(), min(p.mark.Delay, gate.MaxMarkDelay)) != nil {
 		return nil
 	}
-	hasBody, asks := p.req.BodyState == order.BodyUnseen, p.mark.Stage == gate.StageBackend
+	hasBody, asks := p.req.BodyState == order.BodyUnseen, p.mark.Stage == gate.StageBackend || p.mark.Stage == gate.StageGuard
 	mode := &procmode.ProcessingMode{
 		ResponseHeaderMode: procmode.ProcessingMode_SEND, ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}

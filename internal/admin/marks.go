@@ -29,8 +29,8 @@ func (s *Server) serveMark(w http.ResponseWriter, r *http.Request) {
 func (s *Server) makeMark(r *http.Request) (*MarkReport, error) {
 	query := r.URL.Query()
 	stage := gate.Stage(query.Get("stage"))
-	if stage != gate.StageAuthz && stage != gate.StageProc && stage != gate.StageBackend {
-		return nil, statusError{fmt.Errorf("stage: %q is not one of authz, proc, backend", stage), http.StatusBadRequest}
+	if stage != gate.StageAuthz && stage != gate.StageProc && stage != gate.StageBackend && stage != gate.StageGuard {
+		return nil, statusError{fmt.Errorf("stage: %q is not one of authz, proc, backend, guard", stage), http.StatusBadRequest}
 	}
 	delay := 0
 	if text := query.Get("delay_ms"); text != "" {

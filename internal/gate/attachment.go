@@ -92,6 +92,14 @@ func (g *Gate) PassedAny() {
 	}
 }
 
+// Screened reports that ext_proc has screened a request, for which ext_authz is off. If that is a read,
+// ext_authz need not be on anywhere.
+func (g *Gate) Screened(d *Decision, req *order.Request) {
+	if d.Rule >= 0 && d.Action == ActionLookup && isRead(req.Method) {
+		g.PassedAny()
+	}
+}
+
 // NonePasses reports whether no request has passed ext_authz, which refuses the lookups of a rule.
 func (g *Gate) NonePasses() bool {
 	return !g.passed.Load() && slices.ContainsFunc(g.policies, func(p Policy) bool { return p.Lookup != nil && !p.HasCalls() })

@@ -30,11 +30,12 @@ const UnreadType = "application/vnd.ordergate.body-not-seen"
 type Stage string
 
 // The stages. A request at StageBackend goes on to the backend, with a path that none serves, and
-// its answer is replaced.
+// its answer is replaced. One at StageGuard does so without what Envoy's filter ordergate.guard looks for.
 const (
 	StageAuthz   Stage = "authz"
 	StageProc    Stage = "proc"
 	StageBackend Stage = "backend"
+	StageGuard   Stage = "guard"
 )
 
 // Mark is what a marked request asks for. It can be used once, at each adapter, within MarkValid.

@@ -20,6 +20,7 @@ import (
 const (
 	doAuthz   = "have the filter ext_authz stand before ext_proc in the chain of this route's listener, without ExtAuthzPerRoute disabled"
 	doProc    = "have the filter ext_proc stand behind ext_authz, and keep it on this route: no ExtProcPerRoute disabled; for a GET, a route before that of other reads"
+	doGuard   = "have the filter ordergate.guard of ordergate envoy stand behind ext_proc, and keep it on this route"
 	doSource  = "request_attributes: [source.address] in ext_proc"
 	doBody    = "allow_mode_override: true in ext_proc (where that is not possible, request_body_mode: BUFFERED and response_body_mode: STREAMED)"
 	doEnds    = "allow_mode_override: true in ext_proc, response_trailer_mode: SEND, and no decompressor between ext_proc and the router"
@@ -198,6 +199,8 @@ type way struct {
 	name    string
 	method  string
 	adapter string // that has answered
+
+	authzOff bool // ext_authz is off here
 }
 
 func (w *way) send(ctx context.Context, stage gate.Stage, req order.Request, delay time.Duration) probe {
@@ -241,9 +244,12 @@ func (w *way) examineAuthz(ctx context.Context) bool {
 	case !w.isOfRule(check, &p):
 		return false
 	default:
-		w.adapter = r.Adapter
+		w.adapter, w.authzOff = r.Adapter, r.AuthzOff
 		if !w.policy.HasCalls() {
 			w.ok(check, w.name, "%s decides", r.Adapter)
+		}
+		if w.authzOff {
+			w.examineGuard(ctx)
 		}
 		return true
 	}
@@ -279,7 +285,10 @@ func (w *way) examineProc(ctx context.Context) bool {
 	p := w.send(ctx, gate.StageProc, bodiless(w.req), 0)
 	switch r := p.report; {
 	case r == nil && p.header.Get(gate.HeaderVerdict) == gate.VerdictUnavailable.String():
-		w.fail(check, w.name, "have both filters ask one ordergate, or ordergates with one Redis (the key ordergate:seal)", "its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (%d)", p.status)
+		w.fail(check, w.name, "have both filters ask one ordergate, or ordergates with one Redis (the key ordergate:seal); have initial_metadata of ext_proc say that ext_authz is off only where it is", "its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (%d)", p.status)
+		return false
+	case r == nil && p.status == http.StatusForbidden:
+		w.fail(check, w.name, doProc, "it is not reached, so %s: Envoy refuses such a request. %s", w.consequence(), p.outcome())
 		return false
 	case r == nil:
 		w.fail(check, w.name, doProc, "it is not reached, so %s, and the backend gets the path /.ordergate/not-bracketed. %s", w.consequence(), p.outcome())
@@ -289,6 +298,8 @@ func (w *way) examineProc(ctx context.Context) bool {
 		return false
 	case !w.isOfRule(check, &p):
 		return false
+	case r.AuthzOff:
+		w.ok(check, w.name, "reached, and ext_authz is off here")
 	case !r.Sealed && w.adapter != "":
 		w.fail(check, w.name, doAuthz, "its requests have not passed ext_authz")
 	case !r.Sealed: // ext_authz has its line
@@ -301,6 +312,21 @@ func (w *way) examineProc(ctx context.Context) bool {
 	return true
 }
 
+// examineGuard proves that Envoy refuses what ext_proc has not seen.
+func (w *way) examineGuard(ctx context.Context) {
+	check := w.method + " guard"
+	switch p := w.send(ctx, gate.StageGuard, bodiless(w.req), 0); {
+	case p.report == nil || p.report.Answer == nil:
+		w.skip(check, w.name, "not proved: %s", p.outcome())
+	case p.report.Answer.Details == "":
+		w.skip(check, w.name, "not proved: Envoy does not tell where an answer is from")
+	case !strings.HasPrefix(p.report.Answer.Details, "rbac_"):
+		w.fail(check, w.name, doGuard, "ext_authz is off here, and Envoy passes on what ext_proc has not seen (%d, %s): where that is lost, %s", p.report.Answer.Status, p.report.Answer.Details, w.consequence())
+	default:
+		w.ok(check, w.name, "Envoy refuses what ext_proc has not seen")
+	}
+}
+
 // consequence says what happens without ext_proc.
 func (w *way) consequence() string {
 	var parts []string
@@ -309,6 +335,9 @@ func (w *way) consequence() string {
 	}
 	if w.policy.Create != nil {
 		parts = append(parts, "no new order is learned")
+	}
+	if len(parts) == 0 {
+		return "nothing is refused"
 	}
 	return strings.Join(parts, " and ")
 }
