@@ -276,7 +276,7 @@ func TestBodyCut(t *testing.T) {
     lookup: {filter: orders}
   - name: order-create
 `),
-				envoy: both(both(unhurried(t), edit(t, change...)), edit(t, "              failure_mode_allow: true\n",
+				envoy: both(both(both(unhurried(t), throughBoth(t)), edit(t, change...)), edit(t, "              failure_mode_allow: true\n",
 					"              failure_mode_allow: true\n              with_request_body: { max_request_bytes: 8, allow_partial_message: true, pack_as_bytes: true }\n")),
 			})
 			form := []string{"Content-Type", "application/x-www-form-urlencoded"}

@@ -73,7 +73,7 @@ func TestCreateDedupOfBodies(t *testing.T) {
 		return strings.Replace(patientAuthz(yaml), "              encode_raw_headers: true\n", // the module has none
 			"              encode_raw_headers: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n", 1)
 	}
-	onDedupStacks(t, settings{gate: withBody, envoy: shown}, func(t *testing.T, s *dedupStack) {
+	onDedupStacks(t, settings{gate: withBody, envoy: both(shown, throughBoth(t))}, func(t *testing.T, s *dedupStack) {
 		s.backend.asleep.Store(true)
 		post := func(body string) answer {
 			t.Helper()

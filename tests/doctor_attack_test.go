@@ -136,7 +136,7 @@ func TestDoctorOfTwoDeployments(t *testing.T) {
 		"FAIL  rule commission-settle, POST ext_proc: its ordergate cannot read the path that ext_authz has sealed, so each of these requests fails (503)": s,
 	} {
 		mixed := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}
-		mixed.envoy = s.Envoy(check(t)(s.EnvoyExample(s.GateAddr(authz.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr())))
+		mixed.envoy = s.Envoy(throughBoth(t)(check(t)(s.EnvoyExample(s.GateAddr(authz.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr()))))
 		mixed.url = "http://" + s.ListenerAddr(mixed.envoy, "orders")
 		if out, code := mixed.doctor("--to-backend"); code != 1 || !strings.Contains(out, want) {
 			t.Errorf("no %q in (exit status %d):\n%s", want, code, out)
@@ -153,8 +153,8 @@ func TestSealedMark(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "the module seals nothing")
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: edit(t, settleRoute,
-		"                typed_per_filter_config:\n"+disabled(procFilter, "ext_proc.v3.ExtProcPerRoute")+strings.TrimPrefix(settleRoute, "                typed_per_filter_config:\n"))})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: both(throughBoth(t), edit(t, settleRoute,
+		"                typed_per_filter_config:\n"+disabled(procFilter, "ext_proc.v3.ExtProcPerRoute")+strings.TrimPrefix(settleRoute, "                typed_per_filter_config:\n")))})
 	if a := s.must("POST", "/orders/5/settle", "", "x-ordergate-doctor", s.mark("proc", "commission-settle")); a.report() != nil {
 		t.Fatalf("ext_proc is off, and answers: %s", a.body)
 	}

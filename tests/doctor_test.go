@@ -139,6 +139,7 @@ func TestDoctorNames(t *testing.T) {
 	}})
 	example := check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), b.addr()))
 	authz, proc := chainFilter(t, example, authzFilter), chainFilter(t, example, procFilter)
+	twice := throughBoth(t)
 	mustCut := func(old, to string) func(string) string { return edit(t, old, to) }
 	const earlyKey = "          early_header_mutation_extensions:"
 	_, early, _ := strings.Cut(example, earlyKey)
@@ -149,12 +150,18 @@ func TestDoctorNames(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"ext_proc":              {mustCut(proc, ""), nil, []string{"FAIL  rule commission-settle, POST ext_proc: it is not reached, so nothing is locked", "FAIL  rule order-create, POST ext_proc: it is not reached, so no new order is learned"}},
-		"ext_proc on the route": {mustCut(settleRoute, "                typed_per_filter_config:\n"+disabled(procFilter, "ext_proc.v3.ExtProcPerRoute")+strings.TrimPrefix(settleRoute, "                typed_per_filter_config:\n")), nil, []string{"FAIL  rule commission-settle, POST ext_proc: it is not reached", "ok    rule order-create, POST ext_proc"}},
-		"ext_authz":             {mustCut(authz, ""), nil, []string{"FAIL  ext_authz: it is not reached by reads", "writes were not sent"}},
-		"ext_authz on the route": {mustCut(writesRoute, writesRoute+"                typed_per_filter_config:\n"+disabled(authzFilter, "ext_authz.v3.ExtAuthzPerRoute")), nil,
+		"ext_proc":                  {mustCut(proc, ""), nil, []string{"FAIL  attachment: a marked POST is not answered by ordergate"}},
+		"ext_proc behind ext_authz": {both(twice, func(yaml string) string { return edit(t, chainFilter(t, yaml, procFilter), "")(yaml) }), nil, []string{"FAIL  rule commission-settle, POST ext_proc: it is not reached, so nothing is locked", "FAIL  rule order-create, POST ext_proc: it is not reached, so no new order is learned"}},
+		"ext_proc on the route":     {mustCut(settleRoute, "                typed_per_filter_config:\n"+disabled(procFilter, "ext_proc.v3.ExtProcPerRoute")+strings.TrimPrefix(settleRoute, "                typed_per_filter_config:\n")), nil, []string{"FAIL  rule commission-settle, POST ext_proc: it is not reached", "ok    rule order-create, POST ext_proc"}},
+		"ext_authz":                 {mustCut(authz, ""), nil, []string{"FAIL  ext_authz: it is not reached by reads", "writes were not sent"}},
+		"the guard":                 {mustCut(chainFilter(t, example, "ordergate.guard"), ""), nil, []string{"FAIL  rule commission-settle, POST guard: ext_authz is off here, and Envoy passes on what ext_proc has not seen (200, via_upstream)", "ok    rule commission-settle, POST ext_proc: reached, and ext_authz is off here"}},
+		"ext_authz, not off":        {mustCut(authzOff, strings.TrimPrefix(authzOff, "            disabled: true\n")), nil, []string{"FAIL  rule order-create, POST ext_proc: its ordergate cannot read the path"}},
+		"both filters":              {twice, nil, []string{"ok    rule commission-settle, POST ext_proc: reached behind ext_authz"}},
+		"ext_authz on the route": {both(twice, mustCut(writesRoute, writesRoute+"                typed_per_filter_config:\n"+disabled(authzFilter, "ext_authz.v3.ExtAuthzPerRoute"))), nil,
 			[]string{"FAIL  rule order-create, POST ext_authz: it is not reached"}},
 		"the order of the filters": {func(yaml string) string {
+			yaml = twice(yaml)
+			authz, proc := chainFilter(t, yaml, authzFilter), chainFilter(t, yaml, procFilter)
 			return strings.Replace(strings.Replace(strings.Replace(yaml, authz, "AUTHZ", 1), proc, authz, 1), "AUTHZ", proc, 1)
 		}, nil, []string{"FAIL  rule commission-settle, POST ext_authz: it stands behind ext_proc"}},
 		"allow_mode_override":   {mustCut("allow_mode_override: true", "allow_mode_override: false"), nil, []string{"FAIL  rule commission-settle, POST bodies: Envoy does not show the body", "FAIL  rule commission-settle, POST trailers: of a request of 2 bytes"}},
@@ -175,7 +182,7 @@ func TestDoctorNames(t *testing.T) {
 		"a route for writes by GET": {func(yaml string) string { return yaml }, nil,
 			[]string{"FAIL  rule pay-link, GET ext_proc: it is not reached, so nothing is locked, and the backend gets the path /.ordergate/not-bracketed", "FAIL  redis: it does not write to disk as it goes"}},
 		"nothing, to the backend": {mustCut("              - name: reads\n", "              - name: writes-by-get\n                match: { safe_regex: { regex: \"(?i)/+pay.*\" } }\n                route: { cluster: backend-writes, timeout: 30s }\n              - name: reads\n"), []string{"--to-backend"},
-			[]string{"ok    rule pay-form, POST bodies: seen", "ok    rule pay-link, GET ext_proc: reached behind ext_authz", "ok    rule pay-link, GET answers: seen to the end", "ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
+			[]string{"ok    rule pay-form, POST bodies: seen", "ok    rule pay-link, GET ext_proc: reached, and ext_authz is off here", "ok    rule pay-link, GET guard: Envoy refuses what ext_proc has not seen", "ok    rule pay-link, GET answers: seen to the end", "ok    rule commission-settle, POST answers: seen to the end (status 200, via_upstream, attempts: 1)", "ok    rule order-create, POST answers: seen to the end"}},
 	} {
 		changed := tt.envoy(example)
 		other := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}

@@ -117,8 +117,8 @@ func TestEncodedRequests(t *testing.T) {
 		envoy  func(string) string
 	}{
 		{"as in the example", false, edit(t)},
-		{"ext_authz has the body", false, edit(t, "              failure_mode_allow: true\n",
-			"              failure_mode_allow: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n")},
+		{"ext_authz has the body", false, both(throughBoth(t), edit(t, "              failure_mode_allow: true\n",
+			"              failure_mode_allow: true\n              with_request_body: { max_request_bytes: 65536, allow_partial_message: true, pack_as_bytes: true }\n"))},
 		{"decompressed before", true, edit(t, firstFilter, decompressor+firstFilter)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

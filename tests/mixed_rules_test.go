@@ -40,7 +40,7 @@ func TestMixedRules(t *testing.T) {
 	for authz := range actions {
 		for proc := range actions {
 			t.Run(authz+" "+proc, func(t *testing.T) {
-				config := check(t)(s.EnvoyExample(s.GateAddr(gates[authz], "authz"), s.GateAddr(gates[proc], "proc"), b.addr()))
+				config := throughBoth(t)(check(t)(s.EnvoyExample(s.GateAddr(gates[authz], "authz"), s.GateAddr(gates[proc], "proc"), b.addr())))
 				mixed := *s
 				mixed.t, mixed.url = t, "http://"+s.ListenerAddr(s.Envoy(config), "orders")
 				guards := func(name string) bool { return name == "looks" || name == "settles" || name == "both" }

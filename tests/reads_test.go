@@ -46,7 +46,7 @@ func TestWritesByGet(t *testing.T) {
 func TestWritesPastExtProc(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "inside Envoy there is one filter")
-	for name, envoy := range map[string]func(string) string{"a route without": unhurried(t), "in front": both(unhurried(t), procInFront)} {
+	for name, envoy := range map[string]func(string) string{"a route without": unhurried(t), "in front": both(both(unhurried(t), throughBoth(t)), procInFront)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBackend(t)
@@ -89,20 +89,34 @@ func TestWritesPastExtProc(t *testing.T) {
 	}
 }
 
-// TestWithoutExtAuthz has a chain with ext_proc alone: settlements are safe, and no lookup is refused.
+// TestWithoutExtAuthz has a chain with ext_proc alone: settlements are safe, and no lookup is refused. The
+// answers to lookups show it, and so do settlements that ext_authz should have sealed.
 func TestWithoutExtAuthz(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "inside Envoy there is one filter")
-	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: func(yaml string) string {
-		start, end := strings.Index(yaml, "          # 1. Lookups"), strings.Index(yaml, "          # 2. Settlements")
-		return yaml[:start] + yaml[end:]
-	}})
-	for range 20 {
-		s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+	for method, form := range map[string]func(string) string{"GET": func(yaml string) string { return yaml }, "POST": throughBoth(t)} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			b := newBackend(t)
+			s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: both(form, func(yaml string) string {
+				start, end := strings.Index(yaml, partAuthz), strings.Index(yaml, partProc)
+				return yaml[:start] + yaml[end:]
+			})})
+			s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+			for range 20 {
+				if method == "GET" {
+					s.must("GET", "/orders/77?do=answer&status=404", "").want(t, 404, "")
+				} else {
+					s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+				}
+			}
+			s.wantLogged("ERROR", "none has passed ext_authz")
+		})
 	}
-	s.wantLogged("ERROR", "none has passed ext_authz")
 }
+
+// The comments above the example's filters.
+const partAuthz, partProc, partAnswers = "          # 1. Reads", "          # 2. Everything else", "          # 3. Answers"
 
 // TestClientsWhoLeave has clients leave at the start, before their settlements reach ext_proc. That
 // is no trouble of Envoy's.
@@ -110,7 +124,7 @@ func TestClientsWhoLeave(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "inside Envoy there is one filter")
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, envoy: throughBoth(t)})
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		must(t, err)
@@ -129,7 +143,7 @@ func TestClientsWhoLeave(t *testing.T) {
 
 // procInFront has ext_proc before ext_authz.
 func procInFront(yaml string) string {
-	start, authz, proc := strings.Index(yaml, "          # 1. Lookups"), strings.Index(yaml, "          # 2. Settlements"), strings.Index(yaml, "          # 3. Answers")
+	start, authz, proc := strings.Index(yaml, partAuthz), strings.Index(yaml, partProc), strings.Index(yaml, partAnswers)
 	return yaml[:start] + yaml[authz:proc] + yaml[start:authz] + yaml[proc:]
 }
 
@@ -167,12 +181,5 @@ func allThroughProc(t testing.TB) func(string) string {
 	if *attachment == asModule {
 		return nil
 	}
-	return both(unhurried(t), func(yaml string) string {
-		before, after, found := strings.Cut(yaml, "                typed_per_filter_config:\n                  envoy.filters.http.ext_proc:\n")
-		rest := strings.SplitN(after, "\n", 3) // its type, and that it is disabled
-		if !found || !strings.Contains(rest[1], "disabled: true") {
-			t.Fatal("the example does not leave ext_proc out of reads")
-		}
-		return before + rest[2]
-	})
+	return both(unhurried(t), without(t, reads))
 }

@@ -252,9 +252,9 @@ func (s *side) writeIDs() (path string, err error) {
 }
 
 // ordergateParts are the names, in examples/envoy/envoy.yaml, of what is there
-// for ordergate: three filters and the clusters that they ask.
+// for ordergate: four filters and the clusters that they ask.
 var ordergateParts = []string{
-	"envoy.filters.http.ext_authz", "envoy.filters.http.ext_proc", "ordergate.answers",
+	"envoy.filters.http.ext_authz", "envoy.filters.http.ext_proc", "ordergate.guard", "ordergate.answers",
 	"ordergate-authz", "ordergate-proc",
 }
 

@@ -43,6 +43,9 @@ type Need struct {
 	// Headers are those with an ID, for a filter that sees only the answers.
 	Headers []string
 	Cookies bool // an ID is in a cookie
+	// Asks means that the request may have to wait for Redis or a table before it is known whether it
+	// is refused. Ext_authz bounds that by a short timeout, and lets it pass then.
+	Asks bool
 }
 
 // Of returns the plan of a configuration, which must have its defaults filled in. BackendTime is the
@@ -50,7 +53,7 @@ type Need struct {
 func Of(c *config.Config, backendTime time.Duration) (Plan, error) {
 	p := Plan{Config: c}
 	for i := range c.Rules {
-		n := needOf(&c.Rules[i])
+		n := needOf(c, &c.Rules[i])
 		p.Needs = append(p.Needs, n)
 		for _, id := range n.ids() {
 			if inBody(id) {
@@ -63,8 +66,9 @@ func Of(c *config.Config, backendTime time.Duration) (Plan, error) {
 	return p, err
 }
 
-func needOf(r *config.Rule) Need {
+func needOf(c *config.Config, r *config.Rule) Need {
 	n := Need{Rule: r, Authz: !r.Pass, Settles: r.Settle != nil}
+	n.Asks = r.Lookup != nil && c.Filters[r.Lookup.Filter].InRedis() != "" || r.Create != nil && r.Create.Dedup != nil
 	n.Calls = r.Create != nil || r.Settle != nil || r.Once != nil
 	for _, id := range n.ids() {
 		n.Body = n.Body || inBody(id)
@@ -107,6 +111,15 @@ func (p *Plan) NeedsAuthz() bool {
 func (p *Plan) NeedsProc() bool {
 	return slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Proc })
 }
+
+// ProcAlone reports whether ext_proc decides alone what reaches it, so that ext_authz is off there: reads
+// go through the one filter, and everything else through the other.
+func (p *Plan) ProcAlone() bool {
+	return p.NeedsProc() && !slices.ContainsFunc(p.Needs, func(n Need) bool { return n.Asks && n.reachesProc() })
+}
+
+// reachesProc reports whether requests of the rule reach ext_proc: writes, and those in ByGet.
+func (n *Need) reachesProc() bool { return n.Writes || n.Proc }
 
 // Measures reports whether the answers to lookups are of use: to measure a filter, and to verify its
 // refusals.

@@ -24,6 +24,7 @@ import (
 	authzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -51,6 +52,7 @@ const (
 	isModule
 	isDecompressor
 	isRateLimit
+	isGuard
 	isRouter
 )
 
@@ -64,6 +66,7 @@ type filter struct {
 	buffer   *bufferv3.Buffer
 	limit    *ratelimitv3.LocalRateLimit
 	module   *modulesv3.DynamicModuleFilter
+	guard    *rbacv3.RBAC
 }
 
 // chain is a connection manager of a listener.
@@ -177,6 +180,7 @@ func (c *check) filter(h *hcmv3.HttpFilter) filter {
 		a = wrapped.GetExtensionConfig().GetTypedConfig()
 	}
 	authz, p, b, l, m := &authzv3.ExtAuthz{}, &procv3.ExternalProcessor{}, &bufferv3.Buffer{}, &ratelimitv3.LocalRateLimit{}, &modulesv3.DynamicModuleFilter{}
+	guard := &rbacv3.RBAC{}
 	switch url := a.GetTypeUrl(); {
 	case unpack(a, authz):
 		if c.isOurs(authz.GetGrpcService(), c.plan.Config.Listen.Authz) || authz.GetHttpService() != nil && strings.HasSuffix(authz.GetHttpService().GetPathPrefix(), "/check/envoy") {
@@ -196,6 +200,10 @@ func (c *check) filter(h *hcmv3.HttpFilter) filter {
 	case unpack(a, m):
 		if m.GetFilterName() == "ordergate" || m.GetDynamicModuleConfig().GetName() == "ordergate" {
 			f.kind, f.module = isModule, m
+		}
+	case unpack(a, guard):
+		if f.name == guardName {
+			f.kind, f.guard = isGuard, guard
 		}
 	case strings.Contains(url, ".decompressor."):
 		f.kind = isDecompressor

@@ -79,6 +79,12 @@ func differences(t testing.TB, plan attach.Plan, text string) (lines []string, n
 	return lines, notes
 }
 
+// Where ext_authz is off, and where ext_proc says so.
+const (
+	authzOff = "            disabled: true\n            typed_config:\n              \"@type\": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz\n"
+	told     = "                initial_metadata: [{ key: x-ordergate-authz, value: \"off\" }]\n"
+)
+
 // leftOut has one line of the configuration left out, or changed, in each entry.
 var leftOut = []struct {
 	name, from, to string
@@ -137,7 +143,15 @@ var leftOut = []struct {
 	{name: "the breaker", from: "max_requests: 100000, max_pending_requests: 100000", to: "max_pending_requests: 100000", want: "max_requests"},
 	{name: "writes by GET on reads", from: `regex: "(?i)/+(body|pay).*"`, to: `regex: "/elsewhere"`, want: "for GET of rule", many: true},
 	{name: "ext_proc off for all", from: `domains: ["*"]`, to: "typed_per_filter_config: { envoy.filters.http.ext_proc: { \"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true } }\n              domains: [\"*\"]", want: "ext_proc is disabled for", many: true},
-	{name: "ext_authz off", from: `domains: ["*"]`, to: "typed_per_filter_config: { envoy.filters.http.ext_authz: { \"@type\": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute, disabled: true } }\n              domains: [\"*\"]", want: "ext_authz is disabled for", many: true},
+	{name: "ext_authz off for reads", from: "                    check_settings: {}\n", to: "                    disabled: true\n", want: "ext_authz is disabled for GET of rule look", many: true},
+	{name: "ext_authz off, and ext_proc not told", from: told, want: "ext_authz is disabled for POST of rule make, and ext_proc does not take it to be", many: true},
+	{name: "ext_authz on, and ext_proc told otherwise", from: authzOff, to: strings.TrimPrefix(authzOff, "            disabled: true\n"), want: "ext_proc takes ext_authz to be off for POST of rule make", many: true},
+	{name: "no guard", from: "          - name: ordergate.guard\n", to: "          - name: another\n", want: "nothing behind ext_proc refuses POST of rule settle", many: true},
+	{name: "a guard that is off", from: `domains: ["*"]`, to: "typed_per_filter_config: { ordergate.guard: { \"@type\": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBACPerRoute } }\n              domains: [\"*\"]", want: "nothing behind ext_proc refuses GET of rule pay", many: true},
+	{name: "a guard that lets others pass", from: "bool_match: true", to: "bool_match: false", want: "nothing behind ext_proc refuses", many: true},
+	{name: "a guard that refuses those", from: "action: ALLOW", to: "action: DENY", want: "nothing behind ext_proc refuses", many: true},
+	{name: "a guard of reads", from: "                  ordergate.guard:   # off\n", to: "                  another:\n", want: "the filter ordergate.guard is on for GET of rule look, and ext_proc is off", many: true},
+	{name: "the guard's metadata", from: "[ordergate, ordergate.guard]", to: "[ordergate]", want: "ext_proc does not take the metadata ordergate.guard", many: true},
 	{name: "overridden modes", from: `domains: ["*"]`, to: "typed_per_filter_config: { envoy.filters.http.ext_proc: { \"@type\": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute, overrides: { failure_mode_allow: true } } }\n              domains: [\"*\"]", want: "overrides of ext_proc: failure_mode_allow is true", many: true},
 	{name: "another socket", from: "pipe: { path: /run/proc.sock }", to: "pipe: { path: /run/other.sock }", want: "has the address unix:/run/other.sock"},
 	{name: "no HTTP/2", from: "    typed_extension_protocol_options: &grpc\n", to: "    unknown_options: &grpc\n", want: "does not speak HTTP/2", many: true},
@@ -231,6 +245,7 @@ func TestOrder(t *testing.T) {
 	authz, _ := filterOf(t, text, "envoy.filters.http.ext_authz")
 	p, withoutProc := filterOf(t, text, "envoy.filters.http.ext_proc")
 	_, withoutAuthz := filterOf(t, text, "envoy.filters.http.ext_authz")
+	guard, withoutGuard := filterOf(t, text, "ordergate.guard")
 	buffer, withoutBuffer := filterOf(t, text, "envoy.filters.http.buffer")
 	_, neither := filterOf(t, withoutProc, "envoy.filters.http.ext_authz")
 	const router = "          - name: envoy.filters.http.router\n"
@@ -239,6 +254,7 @@ func TestOrder(t *testing.T) {
 		"no ext_proc":         {withoutProc, "ext_proc of ordergate is missing"},
 		"no ext_authz":        {withoutAuthz, "ext_authz of ordergate is missing"},
 		"neither":             {neither, "no listener has ordergate's filters"},
+		"guard in front":      {strings.Replace(withoutGuard, p, guard+p, 1), "nothing behind ext_proc refuses"},
 		"buffer behind":       {strings.Replace(withoutBuffer, router, buffer+router, 1), "buffer stands behind"},
 		"two listeners":       {second(text, neither), "listener second: it leads to the cluster backend-"},
 		"HTTP/3":              {http3(text, "false"), ""},
@@ -321,11 +337,24 @@ func TestMeaning(t *testing.T) {
 	t.Parallel()
 	plan := planOf(t)
 	text := printed(t, plan, envoyfile.Static)
+	inRedis := planOf(t, "filters: {orders: {}}", "filters: {orders: {kind: redis-bloom}}")
+	bothFilters := printed(t, inRedis, envoyfile.Static)
+	if strings.Contains(bothFilters, "x-ordergate-authz") || strings.Contains(bothFilters, "ordergate.guard") {
+		t.Errorf("ext_authz is off where Redis is asked:\n%s", bothFilters)
+	}
+	if found, _ := differences(t, inRedis, text); len(found) == 0 || !strings.Contains(found[0], ", which may ask Redis or a table first") {
+		t.Errorf("found %q", found)
+	}
 	for name, same := range map[string]string{
 		"dump":            dumpOf(t, text, false),
 		"dump with RDS":   dumpOf(t, text, true),
 		"other spellings": strings.NewReplacer("normalize_path: true", "normalizePath: true", "message_timeout: 5s", "messageTimeout: 5.000s", "timeout: 0.5s", "timeout: 0.500s", "REJECT_REQUEST\n", "REJECT_REQUEST\n", "max_connections: 20", "maxConnections: 20").Replace(text),
 		"module":          printed(t, plan, envoyfile.Module),
+		"both filters":    bothFilters,
+		"off by the route": strings.Replace(strings.NewReplacer(authzOff, strings.TrimPrefix(authzOff, "            disabled: true\n"), told, "").Replace(text), `domains: ["*"]`, `domains: ["*"]
+              typed_per_filter_config:
+                envoy.filters.http.ext_authz: { "@type": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute, disabled: true }
+                envoy.filters.http.ext_proc: { "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute, overrides: { grpc_initial_metadata: [{ key: x-ordergate-authz, value: "off" }] } }`, 1),
 		"attempts in a header": strings.Replace(strings.Replace(text, "              - upstream.request_attempt_count\n", "", 1),
 			`domains: ["*"]`, "include_attempt_count_in_response: true\n              domains: [\"*\"]", 1),
 	} {

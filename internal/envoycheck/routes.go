@@ -11,6 +11,7 @@ import (
 	authzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -89,7 +90,7 @@ func (r reached) off(f *filter) bool {
 	if a == nil {
 		return f.disabled
 	}
-	general, authz, p, b := &routev3.FilterConfig{}, &authzv3.ExtAuthzPerRoute{}, &procv3.ExtProcPerRoute{}, &bufferv3.BufferPerRoute{}
+	general, authz, p, b, guard := &routev3.FilterConfig{}, &authzv3.ExtAuthzPerRoute{}, &procv3.ExtProcPerRoute{}, &bufferv3.BufferPerRoute{}, &rbacv3.RBACPerRoute{}
 	switch {
 	case unpack(a, general):
 		return general.GetDisabled()
@@ -99,6 +100,8 @@ func (r reached) off(f *filter) bool {
 		return p.GetDisabled()
 	case unpack(a, b):
 		return b.GetDisabled()
+	case unpack(a, guard):
+		return guard.GetRbac() == nil
 	}
 	return false
 }
@@ -115,9 +118,7 @@ func (r reached) name() string {
 func (c *check) route(ch *chain, s *sample, r reached) {
 	where, n := ch.name()+", "+r.name(), s.need
 	request := s.method + " of rule " + n.Rule.Name
-	if f := ch.get(isAuthz); f != nil && r.off(f) {
-		c.find(where, "ext_authz is disabled for "+request, "absent orders reach the backend, and ambiguous requests do", "no "+f.name+" in typed_per_filter_config")
-	}
+	c.oneFilter(where, request, ch, n, r)
 	if f := ch.get(isModule); f != nil && r.off(f) {
 		c.find(where, "the module is disabled for "+request, "the rule does not hold", "no "+f.name+" in typed_per_filter_config")
 	}

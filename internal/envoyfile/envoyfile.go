@@ -60,6 +60,7 @@ type page struct {
 	Options
 	attach.Plan
 	Module, Proc, Answers bool
+	AuthzOff              bool // where ext_proc is on
 	Old, HTTP2, Dedup     bool
 	Buffer                int
 	BufferReason          string
@@ -154,6 +155,7 @@ func newPage(plan attach.Plan, o Options) (*page, error) {
 		p.BufferReason = fmt.Sprintf("The longest body that a rule reads (max_body) has %d bytes.", plan.MaxBody)
 	}
 	p.Proc = plan.NeedsProc()
+	p.AuthzOff = o.Target == Static && plan.ProcAlone()
 	p.Answers = plan.Measures() && c.Listen.Proc != ""
 	p.Dedup = slices.ContainsFunc(c.Rules, func(r config.Rule) bool { return r.Create != nil && r.Create.Dedup != nil })
 	p.ReadConnections = max(1, o.Connections*3/8)

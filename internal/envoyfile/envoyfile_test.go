@@ -77,6 +77,22 @@ var files = map[string]struct {
 		rules + settles, nil,
 		[]string{`regex: "/orders/[^/]+/settle"`, "message_timeout: 3s", "ExtProcPerRoute"}, []string{"ordergate.answers", "writes-by-get"},
 	},
+	"one filter for each request": {
+		rules + lookup + settles, nil,
+		[]string{"ext_authz or ext_proc", `initial_metadata: [{ key: x-ordergate-authz, value: "off" }]`, "name: ordergate.guard", "check_settings: {}", "[ordergate, ordergate.guard]"}, nil,
+	},
+	"a create that asks a table": {
+		strings.Replace(rules, "filters: {orders: {}}", "filters: {orders: {sources: [s]}}\nsources: {s: {kind: mysql, dsn_env: D, table: o, id_column: i}}", 1) + settles +
+			"  - {name: make, match: {methods: [POST], path: /orders}, id: {header: x-order-id}, create: {filter: orders, learn: {response_json: id}, dedup: {confirm: s}}}\n", nil,
+		[]string{"ext_authz -> ext_proc"}, []string{"x-ordergate-authz", "ordergate.guard", "check_settings"},
+	},
+	"a settlement that asks Redis": {
+		strings.Replace(rules, "{orders: {}}", "{orders: {kind: redis-bitmap}}", 1) + strings.Replace(settles, "settle: {", "lookup: {filter: orders}, settle: {", 1), nil,
+		[]string{"ext_authz -> ext_proc"}, []string{"x-ordergate-authz"},
+	},
+	"reads that ask Redis": {
+		strings.Replace(rules, "{orders: {}}", "{orders: {kind: redis-bitmap}}", 1) + lookup + settles, nil, []string{"x-ordergate-authz"}, nil,
+	},
 	"a settlement by a link": {
 		rules + lookup + "  - {name: pay, match: {methods: [GET], path: \"/orders/{id}/pay.do\"}, id: {path: id}, settle: {lock: l}}\n", nil,
 		[]string{`regex: "(?i)/+(orders[^/]*/+[^/]+/+pay\\.do).*"`, "name: writes-by-get"}, []string{"- name: settlements"},

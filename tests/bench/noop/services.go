@@ -9,6 +9,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // authorization answers checks, as somebody would who follows Envoy's
@@ -62,10 +63,15 @@ func (processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 	}
 }
 
+// seen is what the filter ordergate.guard of examples/envoy looks for.
+var seen = &structpb.Struct{Fields: map[string]*structpb.Value{
+	"ordergate.guard": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"seen": structpb.NewBoolValue(true)}}),
+}}
+
 func passOn(message *procv3.ProcessingRequest) (*procv3.ProcessingResponse, error) {
 	switch message.GetRequest().(type) {
 	case *procv3.ProcessingRequest_RequestHeaders:
-		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_RequestHeaders{
+		return &procv3.ProcessingResponse{DynamicMetadata: seen, Response: &procv3.ProcessingResponse_RequestHeaders{
 			RequestHeaders: &procv3.HeadersResponse{}}}, nil
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_ResponseHeaders{
