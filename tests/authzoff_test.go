@@ -12,19 +12,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// Where the example has ext_authz off, and what makes up for it.
-const (
-	authzOff  = "            disabled: true\n            typed_config:\n              \"@type\": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz\n"
-	authzTold = "                initial_metadata: [{ key: x-ordergate-authz, value: \"off\" }]\n"
-)
+// authzOff is where the example has ext_authz off.
+const authzOff = "            disabled: true\n            typed_config:\n              \"@type\": type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz\n"
 
 var (
 	guardFilter = regexp.MustCompile(`(?s)          - name: ordergate\.guard\n.*?\n\n`)
 	answeredAt  = regexp.MustCompile(`"at":"[^"]*",`) // the backend's clock
-	readsTwice  = regexp.MustCompile(`(?s)                  envoy\.filters\.http\.ext_authz:   # on\n.*?RBACPerRoute\n`)
 )
 
 // throughBoth has requests that ext_proc sees pass ext_authz before, as of Envoys that were configured
@@ -33,7 +30,7 @@ func throughBoth(t testing.TB) func(string) string {
 	if *attachment == asModule {
 		return func(yaml string) string { return yaml }
 	}
-	return both(edit(t, authzOff, strings.TrimPrefix(authzOff, "            disabled: true\n"), authzTold, ""), without(t, guardFilter, readsTwice))
+	return func(yaml string) string { return check(t)(testbed.ThroughBoth(yaml)) }
 }
 
 // behind starts another Envoy in front of the stack's ordergate.

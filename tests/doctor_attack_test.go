@@ -265,7 +265,7 @@ func TestDoctorBehindProxies(t *testing.T) {
 			return s.forward(r, body)
 		}, "has changed the mark"},
 		"keeps the mark for later": {func(r *http.Request, body []byte) *http.Response {
-			if before, ok := kept.Swap("mark", r.Header.Get(header)); ok {
+			if before, ok := kept.Swap(r.Method, r.Header.Get(header)); ok {
 				r.Header.Set(header, before.(string))
 			}
 			return s.forward(r, body)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -41,6 +42,26 @@ func ForThisEnvoy(text string) string {
 		text = strings.Replace(text, localReplies, ownReplies, 1)
 	}
 	return text
+}
+
+// ThroughBoth changes examples/envoy/envoy.yaml so that what ext_proc sees passes ext_authz before, as
+// ordergate envoy prints it for other rules.
+func ThroughBoth(text string) (string, error) {
+	for _, part := range oneFilter {
+		if n := len(part.FindAllString(text, -1)); n != 1 {
+			return "", fmt.Errorf("the example has %v %d times", part, n)
+		}
+		text = part.ReplaceAllString(text, "$1")
+	}
+	return text, nil
+}
+
+// oneFilter is what has each request go through one filter only.
+var oneFilter = []*regexp.Regexp{
+	regexp.MustCompile(`(          - name: envoy\.filters\.http\.ext_authz\n)            disabled: true\n`),
+	regexp.MustCompile(`                initial_metadata: .*\n`),
+	regexp.MustCompile(`(?s)          - name: ordergate\.guard\n.*?\n\n`),
+	regexp.MustCompile(`(?s)                  envoy\.filters\.http\.ext_authz:   # on\n.*?RBACPerRoute\n`),
 }
 
 const (

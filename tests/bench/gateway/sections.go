@@ -12,6 +12,7 @@ const (
 	nameNoopModule = "Envoy, no-op module"
 	nameAuthz      = "ordergate, sidecar"
 	nameAuthzNone  = "ordergate, sidecar, none"
+	nameAuthzTwice = "ordergate, both filters"
 	nameModule     = "ordergate, module"
 	nameModuleNone = "ordergate, module, none"
 	nameNginx      = "nginx, no gate"
@@ -87,7 +88,7 @@ func pass(s *servers) section {
 }
 
 const settleNote = `POST /orders/{id}/settle of distinct orders, each with a lock of its own. The sidecars
-have ext_authz and ext_proc on the way; the no-op takes no lock. nginx's lock is SET
+have ext_proc on the way, and one row ext_authz before it; the no-op takes no lock. nginx's lock is SET
 NX PX with a script that gives it back: no fence, no renewal, and it is given back
 after every outcome of the call.`
 
@@ -103,6 +104,7 @@ func settle(s *servers) section {
 			{name: nameEnvoy, on: &s.envoy, want: passed},
 			{name: nameNoop, bases: []string{nameEnvoy}, on: &s.noopPasses, want: passed},
 			{name: nameAuthz, bases: bases, on: &s.authz, want: passed},
+			{name: nameAuthzTwice, bases: bases, on: &s.authzTwice, want: passed},
 			{name: nameModule, bases: bases, on: &s.module, want: passed},
 			{name: nameNginx, on: &s.nginx, want: passed},
 			{name: nameLua, bases: []string{nameNginx}, on: &s.lua, want: passed},

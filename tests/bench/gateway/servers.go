@@ -49,6 +49,7 @@ type servers struct {
 	noopPasses, noopRefuses gateway
 	noopModule              gateway
 	authz, authzNone        gateway
+	authzTwice              gateway // through both filters
 	module, moduleNone      gateway
 	nginx, lua              gateway
 }
@@ -76,6 +77,9 @@ func (s *servers) start(ctx context.Context) error {
 		s.startNoopModule,
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, s.window) },
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzNone, noWindow) },
+		func(ctx context.Context) error {
+			return s.startAuthz(ctx, &s.authzTwice, s.window, testbed.ThroughBoth)
+		},
 		func(ctx context.Context) error { return s.startModule(ctx, &s.module, s.window) },
 		func(ctx context.Context) error { return s.startModule(ctx, &s.moduleNone, noWindow) },
 		s.startByHand,
@@ -107,7 +111,7 @@ func (s *servers) prepare(ctx context.Context) error {
 
 // close ends what does not belong to the bed.
 func (s *servers) close() {
-	for _, g := range []*gateway{&s.authz, &s.authzNone, &s.module, &s.moduleNone, &s.lua} {
+	for _, g := range []*gateway{&s.authz, &s.authzNone, &s.authzTwice, &s.module, &s.moduleNone, &s.lua} {
 		g.close()
 	}
 }
@@ -157,7 +161,7 @@ func (s *servers) startNoopModule(ctx context.Context) error {
 }
 
 // startAuthz starts an Envoy with ordergate beside it.
-func (s *servers) startAuthz(ctx context.Context, g *gateway, freshness string) error {
+func (s *servers) startAuthz(ctx context.Context, g *gateway, freshness string, changes ...func(string) (string, error)) error {
 	if err := s.startRedis(ctx, g); err != nil {
 		return err
 	}
@@ -170,11 +174,11 @@ func (s *servers) startAuthz(ctx context.Context, g *gateway, freshness string) 
 		return err
 	}
 	g.lockForeign()
-	return s.startSidecar(ctx, g, sidecar)
+	return s.startSidecar(ctx, g, sidecar, changes...)
 }
 
 // startSidecar puts an Envoy with the configuration of examples/envoy in front.
-func (s *servers) startSidecar(ctx context.Context, g *gateway, sidecar *testbed.Gate) error {
+func (s *servers) startSidecar(ctx context.Context, g *gateway, sidecar *testbed.Gate, changes ...func(string) (string, error)) error {
 	g.sidecar = sidecar.Process
 	authz, err := sidecar.Addr(ctx, "authz")
 	if err != nil {
@@ -188,11 +192,10 @@ func (s *servers) startSidecar(ctx context.Context, g *gateway, sidecar *testbed
 	if err != nil {
 		return err
 	}
-	if config, err = testbed.Unhurried(config); err != nil {
-		return err
-	}
-	if config, err = quiet(config); err != nil {
-		return err
+	for _, change := range append(changes, testbed.Unhurried, quiet) {
+		if config, err = change(config); err != nil {
+			return err
+		}
 	}
 	return g.startEnvoy(ctx, s.bed, config)
 }
