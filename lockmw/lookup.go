@@ -6,44 +6,8 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
-
-// handleLookup serves a lookup: it forwards the request and reads the headers of the
-// answer, and its body if that decides what it means. If Envoy does not send those, no
-// message follows.
-func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, pass *forwarding) error {
-	if err := stream.Send(describe(pass.watch(call), call)); err != nil {
-		return nil
-	}
-	for {
-		msg, err := stream.Recv()
-		if err != nil {
-			return nil
-		}
-		reply, done := continueReply(msg), true
-		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
-		case headers != nil:
-			switch step := call.Answered(response(headers, msg)); {
-			case step.ReadBody:
-				reply, done = onResponse(), false
-				reply.ModeOverride = headersAndBody
-			case step.Refuse:
-				reply = a.refuse(call)
-			}
-		case body != nil:
-			if call.LookupBody(body.GetBody(), body.GetEndOfStream()).Refuse {
-				reply = a.refuse(call)
-			}
-		default:
-			done = false
-		}
-		if err := stream.Send(reply); err != nil || done {
-			return nil
-		}
-	}
-}
 
 // handleResponseOnly serves a stream that does not begin with a request. Its filter sends
 // only answers, or an upgrade failed. No lock is involved, so it lets the answer pass. In

@@ -15,37 +15,31 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// The messages that Envoy should send after the request's headers.
-var (
-	// wholeBracket includes the end of the response, in its body or in trailers. The stream
-	// alone does not show it: the stream of a response that breaks off ends like any other.
-	wholeBracket = &procmode.ProcessingMode{
+// modes have Envoy send what a call needs to see of an answer, after the headers of the request.
+var modes = [...]*procmode.ProcessingMode{
+	gate.ShowNothing: {ResponseHeaderMode: procmode.ProcessingMode_SKIP, ResponseTrailerMode: procmode.ProcessingMode_SKIP},
+	gate.ShowHeaders: {ResponseHeaderMode: procmode.ProcessingMode_SEND, ResponseTrailerMode: procmode.ProcessingMode_SKIP},
+	// With BUFFERED, Envoy would replace an answer that is too large by an error, although the order exists.
+	gate.ShowBody: {
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
+		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
+	},
+	// The stream alone does not show the end of the response: that of a response that breaks off ends
+	// like any other.
+	gate.ShowAll: {
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseBodyMode:    procmode.ProcessingMode_STREAMED,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
-	}
-	// wholeCreate is wholeBracket for a create whose answer's body is read: see [gate.BodyPart].
-	wholeCreate = &procmode.ProcessingMode{
+	},
+	gate.ShowBodyToEnd: {
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
-	}
-	onlyHeaders = &procmode.ProcessingMode{
-		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
-		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
-	}
-	// headersAndBody buffers as much as fits. With BUFFERED, Envoy would replace an answer
-	// that is too large by an error, although the order exists.
-	headersAndBody = &procmode.ProcessingMode{
-		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
-		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
-		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
-	}
-	skipRest = &procmode.ProcessingMode{
-		ResponseHeaderMode:  procmode.ProcessingMode_SKIP,
-		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
-	}
-)
+	},
+}
+
+var skipRest = modes[gate.ShowNothing]
 
 // Headers to remove from a request, besides forged ones.
 var (
@@ -54,11 +48,7 @@ var (
 	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
 )
 
-// without returns a mutation that removes headers.
-func without(names []string, others ...[]string) *extproc.HeaderMutation {
-	for _, other := range others {
-		names = append(slices.Clip(names), other...)
-	}
+func without(names []string) *extproc.HeaderMutation {
 	return &extproc.HeaderMutation{RemoveHeaders: names}
 }
 
@@ -70,24 +60,17 @@ func without(names []string, others ...[]string) *extproc.HeaderMutation {
 // reads: a front controller goes by the body alone. If Envoy does not send the body, nothing is settled
 // without a lock. The reply that forwards the request restores both. Any other request that ext_authz has
 // sealed gets its path at once.
-func (p *forwarding) askForBody(call *gate.Call, req *order.Request) *extproc.ProcessingResponse {
+func (p *forwarding) askForBody(step *gate.Step, req *order.Request) *extproc.ProcessingResponse {
+	shows := modes[step.Show]
 	mode := &procmode.ProcessingMode{
 		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
-		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
-		ResponseTrailerMode: procmode.ProcessingMode_SEND,
-	}
-	switch {
-	case call.LearnsBody():
-		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
-	case call.NeedsAnswer && call.MayLock():
-		mode.ResponseBodyMode = procmode.ProcessingMode_STREAMED
-	}
-	if !call.NeedsAnswer {
-		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
+		ResponseHeaderMode:  shows.GetResponseHeaderMode(),
+		ResponseBodyMode:    shows.GetResponseBodyMode(),
+		ResponseTrailerMode: shows.GetResponseTrailerMode(),
 	}
 	var mutation *extproc.HeaderMutation
 	switch {
-	case call.HidesPath():
+	case step.Hide:
 		mode.RequestTrailerMode = procmode.ProcessingMode_SEND // they may come without a body
 		mutation = withPath(unseenPath + url.QueryEscape(req.Target[:min(len(req.Target), maxShownPath)]))
 		p.hiddenPath = req.Target
@@ -135,7 +118,7 @@ func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.P
 var (
 	skipUnruled = onRequest(atHeaders, without(removeUnruled), skipRest)
 	skipRuled   = onRequest(atHeaders, without(removeButVerdict), skipRest)
-	watchAnswer = onRequest(atHeaders, without(removeButVerdict), onlyHeaders)
+	watchAnswer = onRequest(atHeaders, without(removeButVerdict), modes[gate.ShowHeaders])
 	unrevealed  = immediate(gate.Unrevealed()) // ext_authz has not sealed the path
 )
 
@@ -161,86 +144,45 @@ func contentTypeOf(header order.Header) string {
 	}
 }
 
-// reply forwards the request, with its path and type.
-func (p *forwarding) reply(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+// forward forwards a request. It removes the client's headers although it overwrites them: of a repeated
+// header, Envoy overwrites only the first. Envoy removes before it sets.
+func (p *forwarding) forward(call *gate.Call, step *gate.Step) *extproc.ProcessingResponse {
+	names, usual := removeOwned, (*extproc.ProcessingResponse)(nil)
+	switch {
+	case call.Decision.Rule < 0:
+		names, usual = removeUnruled, skipUnruled
+	case !call.NeedsAnswer:
+		names, usual = removeButVerdict, skipRuled
+	case call.Decision.Action == gate.ActionLookup:
+		names, usual = removeButVerdict, watchAnswer
+	}
+	sets := step.Set
+	switch {
+	case usual == nil:
+	case p.verdict != gate.VerdictNone: // where ext_authz is on, it sets it
+		names, usual, sets = removeOwned, nil, []gate.Header{{Name: gate.HeaderVerdict, Value: p.verdict.String()}}
+	case p.screened && call.NeedsAnswer:
+		names, usual = removeUnruled, nil
+	case p.screened:
+		names, usual = removeUnruled, skipUnruled
+	}
+	if usual != nil && step.Options+len(p.forged) == 0 && p.at == atHeaders && p.hiddenPath == "" {
+		return usual
+	}
+	mutation := &extproc.HeaderMutation{RemoveHeaders: slices.Concat(names, gate.AnswerOptions[:step.Options], p.forged)}
+	for _, h := range sets {
+		if !slices.Contains(names, h.Name) {
+			mutation.RemoveHeaders = append(mutation.RemoveHeaders, h.Name)
+		}
+		mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
+	}
 	if p.hiddenPath != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerPath, p.hiddenPath))
 	}
 	if p.hiddenType != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, p.hiddenType))
 	}
-	return onRequest(p.at, mutation, mode)
-}
-
-// skip forwards a request that needs nothing more.
-func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
-	names, usual := removeButVerdict, skipRuled
-	if call.Decision.Rule < 0 || p.screened && p.verdict == gate.VerdictNone {
-		names, usual = removeUnruled, skipUnruled
-	}
-	if p.at == atHeaders && len(p.forged) == 0 && p.hiddenPath == "" && p.verdict == gate.VerdictNone {
-		return usual
-	}
-	return p.reply(p.showing(without(names, p.forged)), skipRest)
-}
-
-// showing adds the verdict of screening, which ext_authz sets where it is on.
-func (p *forwarding) showing(mutation *extproc.HeaderMutation) *extproc.HeaderMutation {
-	if p.verdict != gate.VerdictNone {
-		mutation.RemoveHeaders = append(slices.Clip(mutation.RemoveHeaders), gate.HeaderVerdict)
-		mutation.SetHeaders = append(mutation.SetHeaders, set(gate.HeaderVerdict, p.verdict.String()))
-	}
-	return mutation
-}
-
-// watch forwards a lookup, and requests the headers of its answer.
-func (p *forwarding) watch(call *gate.Call) *extproc.ProcessingResponse {
-	options := call.AnswerOptions()
-	if len(options)+len(p.forged) == 0 && p.hiddenPath == "" && !p.screened {
-		return watchAnswer
-	}
-	names := removeButVerdict
-	if p.screened && p.verdict == gate.VerdictNone {
-		names = removeUnruled
-	}
-	return p.reply(p.showing(without(names, options, p.forged)), onlyHeaders)
-}
-
-// forward forwards a request with its lease. The lease is nil in observe mode.
-//
-// It removes the client's headers although it overwrites them: of a repeated header, Envoy
-// overwrites only the first. Envoy removes before it sets.
-func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	mode := wholeBracket
-	if call.LearnsBody() {
-		mode = wholeCreate
-	}
-	mutation := accepting(call, without(removeOwned, call.AnswerOptions(), p.forged))
-	if lease != nil {
-		for _, h := range call.LeaseHeaders(lease) {
-			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
-		}
-	}
-	return p.reply(mutation, mode)
-}
-
-// expectAnswer forwards a create.
-func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
-	mode := onlyHeaders
-	if call.LearnsBody() {
-		mode = headersAndBody
-	}
-	return p.reply(accepting(call, without(removeOwned, call.AnswerOptions(), p.forged)), mode)
-}
-
-// accepting adds the call's Accept. It first removes that of the client, which may have several
-// lines.
-func accepting(call *gate.Call, mutation *extproc.HeaderMutation) *extproc.HeaderMutation {
-	if accept := call.Accept(); accept != "" {
-		mutation.RemoveHeaders = append(slices.Clone(mutation.RemoveHeaders), gate.HeaderAccept)
-		mutation.SetHeaders = append(mutation.SetHeaders, set(gate.HeaderAccept, accept))
-	}
-	return mutation
+	return onRequest(p.at, mutation, modes[step.Show])
 }
 
 func set(name, value string) *corev3.HeaderValueOption {
@@ -285,6 +227,7 @@ func answerWith(status int, grpcStatus gate.GRPCStatus, headers []gate.Header, b
 var (
 	goOnRequestHeaders  = onRequest(atHeaders, nil, nil)
 	goOnResponseHeaders = onResponse()
+	nothingMore         = &extproc.ProcessingResponse{Response: onResponse().GetResponse(), ModeOverride: skipRest} // Envoy's own answer has a body, too
 	goOnRequestBody     = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
 		RequestBody: &extproc.BodyResponse{}}}
 	goOnResponseBody = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseBody{
@@ -300,6 +243,20 @@ var (
 func onResponse() *extproc.ProcessingResponse {
 	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
 		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{}}}}
+}
+
+// passResponse is the reply to a message about an answer. The request's reply may have asked for less than
+// the call needs to see, and it may need less.
+func passResponse(msg *extproc.ProcessingRequest, step *gate.Step) *extproc.ProcessingResponse {
+	switch headers := msg.GetResponseHeaders() != nil; {
+	case headers && step.Do == gate.ReadResponse:
+		reply := onResponse()
+		reply.ModeOverride = modes[step.Show]
+		return reply
+	case headers && step.Done:
+		return nothingMore
+	}
+	return continueReply(msg)
 }
 
 // continueReply is the reply to any message that only continues.

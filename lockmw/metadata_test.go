@@ -30,10 +30,14 @@ func BenchmarkDescribe(b *testing.B) {
 				g.Undescribed()
 			}
 			call := g.Open(order.Request{Method: "POST", Target: "/orders/100123456/settle", BodyState: order.BodyComplete})
-			call.Granted(gatetest.Acquire(b.Context(), call))
+			step := gatetest.Settle(b.Context(), call)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := proto.Marshal(describe(skipRuled, call)); err != nil {
+				reply := skipRuled
+				if step.Metadata != nil {
+					reply = withMetadata(reply, step.Metadata)
+				}
+				if _, err := proto.Marshal(reply); err != nil {
 					b.Fatal(err)
 				}
 			}

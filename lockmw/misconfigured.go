@@ -76,11 +76,11 @@ const minWithoutEnd = 2
 // endUnanswered handles the end of a call whose answer has not ended. A client that leaves
 // causes the same, so it counts only while no answer has ended. Only an answer that has begun makes
 // ordergate unready: a client can leave before at will.
-func (s *Server) endUnanswered(call *gate.Call) {
+func (s *Server) endUnanswered(call *gate.Call, begun bool) {
 	if s.ends.shown.Load() || call.Observed() || s.ends.without.Add(1) < minWithoutEnd {
 		return
 	}
-	if call.IsCutOff() {
+	if begun {
 		s.opts.EndsMissing()
 	}
 	s.ends.missing.Note(call.LogArgs()...)

@@ -131,7 +131,7 @@ func (p *proof) receive(asks bool) error {
 			p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: r.Ended}
 			if done = r.Ended || !asks; !done {
 				reply = onResponse()
-				reply.ModeOverride = headersAndBody
+				reply.ModeOverride = modes[gate.ShowBody]
 			}
 		case body != nil && p.report.Answer != nil: // it shows that Envoy sends the others
 			p.report.Answer.Ended, done = true, true

@@ -120,15 +120,16 @@ func (s *Server) Use(g *gate.Gate) {
 	encode := func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) { return immediate(r, v), nil }
 	refusals, _ := gate.Prepare(g, encode) // encode never fails
 	grpc, _ := gate.PrepareGRPC(g, encode)
+	g.LogProblems(s.problems)
 	s.current.Store(&gateReplies{g, refusals, grpc})
 }
 
 func (a *gateReplies) refuse(call *gate.Call) *extproc.ProcessingResponse {
 	d := &call.Decision
 	if d.GRPC {
-		return describe(a.grpc[d.Rule][d.Refusal()], call)
+		return a.grpc[d.Rule][d.Refusal()]
 	}
-	return describe(a.refusals[d.Rule][d.Refusal()], call)
+	return a.refusals[d.Rule][d.Refusal()]
 }
 
 // replyStage is the message at which a request is decided.
@@ -183,38 +184,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if !sealed && !off && s.opts.Seal != nil && call.NeedsAnswer && !call.Observed() {
 		s.checkAuthz(a.gate, call.Rule())
 	}
-	if call.NeedsBody && !call.Decision.Refused {
-		body, other, err := s.fetchBody(stream, pass.askForBody(call, &req))
-		switch {
-		case other.GetRequestTrailers() != nil:
-			call.TrailersAlone()
-			call.ReportRefused(s.log)
-			return stream.Send(a.refuse(call))
-		case other != nil:
-			return s.handleUnseen(stream, a, call, other)
-		case err != nil:
-			s.endUnseen(stream.Context(), call)
-			return nil
-		}
-		req.Body, req.BodyState = body, order.BodyComplete
-		if call = call.WithBody(req); call.RefuseByBody(stream.Context()) {
-			call.ReportRefused(s.log)
-			return stream.Send(a.refuse(call))
-		}
-	}
-	switch {
-	case call.Decision.Refused:
-		a.gate.ReportRefused(s.log, &call.Decision, &req)
-		return stream.Send(a.refuse(call))
-	case !call.NeedsAnswer:
-		return stream.Send(describe(pass.skip(call), call))
-	case call.Decision.Action == gate.ActionLookup:
-		return s.handleLookup(stream, a, call, &pass)
-	case !call.NeedsLock:
-		return s.handleCreate(stream, call, &pass)
-	}
-	call.SetClient(client(first))
-	return s.handleSettle(stream, a, call, pass)
+	x := &exchange{server: s, stream: stream, answers: a, pass: pass, first: first, req: &req, call: call}
+	x.run()
+	return nil
 }
 
 // sendUnrevealed refuses a request whose path ext_authz has not sealed.

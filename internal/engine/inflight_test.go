@@ -23,9 +23,9 @@ func TestOneWait(t *testing.T) {
 
 	granted := make(chan gate.Grant, 1)
 	began := time.Now()
-	opened(b.Gate(), "1").Acquire(t.Context(), func(g gate.Grant) { granted <- g })
+	gatetest.AcquireTo(t.Context(), opened(b.Gate(), "1"), granted)
 	running, step := settlement(t, b.Gate(), "2")
-	if !step.Forward {
+	if step.Do != gate.PassRequest {
 		t.Fatalf("step %+v", step)
 	}
 	g := <-granted
@@ -62,12 +62,12 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		return call
 	}
 	running := of("7", "1")
-	if step := running.Granted(gatetest.Acquire(t.Context(), running)); !step.Forward {
+	if step := gatetest.Settle(t.Context(), running); step.Do != gate.PassRequest {
 		t.Fatalf("step %+v", step)
 	}
 	waiting := of("7", "2")
 	granted := make(chan gate.Grant, 1)
-	waiting.Acquire(t.Context(), func(g gate.Grant) { granted <- g })
+	gatetest.AcquireTo(t.Context(), waiting, granted)
 	bedtest.Eventually(t, "one waits for its permit", func() bool {
 		return b.metric(`ordergate_lock_waiters{lock="merchants"}`) == "1"
 	})
@@ -75,15 +75,15 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		t.Errorf("%d are in flight, want 1", calls)
 	}
 	other := of("8", "3")
-	if step := other.Granted(gatetest.Acquire(t.Context(), other)); !step.Forward {
+	if step := gatetest.Settle(t.Context(), other); step.Do != gate.PassRequest {
 		t.Errorf("another merchant's call: %+v", step)
 	}
 	end(t, other)
 	end(t, running)
-	if step := waiting.Granted(<-granted); !step.Forward {
+	if step := gatetest.Granted(waiting, <-granted); step.Do != gate.PassRequest {
 		t.Errorf("the call that waited: %+v", step)
 	}
-	waiting.Ended() // without an answer
+	gatetest.End(waiting) // without an answer
 	bedtest.Eventually(t, "one is in flight, and is held", func() bool {
 		calls, held, _ := b.lockers.InFlight()
 		return calls == 1 && held == 1

@@ -24,7 +24,7 @@ import (
 func settlement(t *testing.T, g *gate.Gate, id string) (*gate.Call, gate.Step) {
 	t.Helper()
 	call := opened(g, id)
-	return call, call.Granted(gatetest.Acquire(t.Context(), call))
+	return call, gatetest.Settle(t.Context(), call)
 }
 
 func opened(g *gate.Gate, id string) *gate.Call {
@@ -38,9 +38,9 @@ func (noHeader) Next(int) (name, value string, next int) { return "", "", -1 }
 
 func end(t *testing.T, call *gate.Call) {
 	t.Helper()
-	call.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, HasServiceTime: true})
-	call.Finished()
-	call.Ended()
+	gatetest.Answer(call, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, HasServiceTime: true})
+	gatetest.Finish(call)
+	gatetest.End(call)
 }
 
 // ttl returns how long a lock is held at most.
@@ -59,7 +59,7 @@ func TestReloadOfALock(t *testing.T) {
 	b := newReloadBed(t)
 	old := b.Gate()
 	running, step := settlement(t, old, "1")
-	if !step.Forward {
+	if step.Do != gate.PassRequest {
 		t.Fatalf("step %+v", step)
 	}
 	late := opened(old, "2")
@@ -71,7 +71,7 @@ func TestReloadOfALock(t *testing.T) {
 	// The new lock waits for the old, which shares what it says of itself.
 	waiting := opened(b.Gate(), "1")
 	granted := make(chan gate.Grant, 1)
-	waiting.Acquire(t.Context(), func(g gate.Grant) { granted <- g })
+	gatetest.AcquireTo(t.Context(), waiting, granted)
 	bedtest.Eventually(t, "one holds and one waits", func() bool {
 		return b.metric(`ordergate_lock_held{lock="settlement"}`) == "1" && b.metric(`ordergate_lock_waiters{lock="settlement"}`) == "1"
 	})
@@ -79,7 +79,7 @@ func TestReloadOfALock(t *testing.T) {
 		t.Errorf("the old lease was changed: %v", ttl)
 	}
 	end(t, running)
-	if step := waiting.Granted(<-granted); !step.Forward {
+	if step := gatetest.Granted(waiting, <-granted); step.Do != gate.PassRequest {
 		t.Errorf("the waiter: %+v", step)
 	}
 	if ttl := b.ttl("1"); ttl < time.Minute {
@@ -88,7 +88,7 @@ func TestReloadOfALock(t *testing.T) {
 	bedtest.Eventually(t, "the old locker is closed", func() bool { return b.openLockers() == 1 })
 
 	// One that began under the old rules, and asks only now.
-	if step := late.Granted(gatetest.Acquire(t.Context(), late)); !step.Forward {
+	if step := gatetest.Settle(t.Context(), late); step.Do != gate.PassRequest {
 		t.Errorf("the late one: %+v", step)
 	}
 	if n, ttl := b.openLockers(), b.ttl("2"); n != 2 || ttl > 30*time.Second {
@@ -134,7 +134,7 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 				if !call.NeedsLock || call.LimitKey() != "" {
 					continue
 				}
-				if step := call.Granted(gatetest.Acquire(t.Context(), call)); step.Forward {
+				if step := gatetest.Settle(t.Context(), call); step.Do == gate.PassRequest {
 					end(t, call)
 				}
 			}
@@ -192,14 +192,14 @@ rules:
 		return strings.Count(list, "name=ordergate ")
 	}
 	running, step := settlement(t, m.Gate(), "1")
-	if !step.Forward {
+	if step.Do != gate.PassRequest {
 		t.Fatalf("step %+v", step)
 	}
 	for lease := range 10 {
 		_, err := m.apply(t.Context(), version(fmt.Sprintf("%ds", 40+lease)))
 		bedtest.Check(t, err)
 		call, step := settlement(t, m.Gate(), "2")
-		if !step.Forward {
+		if step.Do != gate.PassRequest {
 			t.Fatalf("version %d: %+v", lease, step)
 		}
 		end(t, call)

@@ -59,7 +59,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 			bedtest.Check(t, err)
 			defer m.Close()
 			running, step := settlement(t, m.Gate(), "1")
-			if !step.Forward {
+			if step.Do != gate.PassRequest {
 				t.Fatalf("step %+v", step)
 			}
 			defer end(t, running)
@@ -73,7 +73,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 				}
 			}
 			if call := opened(m.Gate(), "1"); call.NeedsLock {
-				if step := call.Granted(gatetest.Acquire(t.Context(), call)); step.Forward && step.Lease != nil {
+				if step := gatetest.Settle(t.Context(), call); step.Do == gate.PassRequest && len(step.Set) > 0 {
 					end(t, call)
 					t.Error("two settle one order")
 				}

@@ -73,6 +73,48 @@ func (b *bench) silent(t testing.TB) *gate.Gate {
 	return g
 }
 
+// answered reports an answer to a create, with its body if that is read, and has the order learned. Cut
+// says why the body is not whole: "large", "slow" or "left".
+func answered(t *testing.T, c *gate.Call, r gate.Response, body, cut string) (readsBody bool, err error) {
+	t.Helper()
+	step := gatetest.Answer(c, &r)
+	if readsBody = step.Do == gate.ReadResponse; readsBody {
+		step = c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(body), End: cut == "", Cut: cut == "large"})
+		switch cut {
+		case "slow":
+			step = c.On(gate.Event{Kind: gate.Delayed})
+		case "left":
+			step = gatetest.End(c)
+		}
+	}
+	return readsBody, learned(t, c, step)
+}
+
+// learned has an order learned if the step says so.
+func learned(t *testing.T, c *gate.Call, step gate.Step) (err error) {
+	t.Helper()
+	if step.Work == gate.LearnOrder {
+		c.Start(t.Context(), step.Work, func(e gate.Event) {
+			err = e.LearnErr()
+			c.On(e)
+		})
+	}
+	return err
+}
+
+// withBody reports the body of a request that needs it, and does what follows.
+func withBody(t *testing.T, c *gate.Call, req order.Request) gate.Step {
+	t.Helper()
+	if step := c.On(gate.Event{Kind: gate.Opened}); step.Do != gate.ReadRequest {
+		t.Fatalf("the body is not read: %+v", step)
+	}
+	step := c.On(gate.Event{Kind: gate.RequestBody, Request: &req})
+	if step.Work == gate.Screen {
+		step = gatetest.Work(t.Context(), c, step)
+	}
+	return step
+}
+
 func settleCall(b *bench) *gate.Call {
 	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 }

@@ -1,20 +1,33 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// Call is one request that needs more than a verdict. The adapter that opened it reports
-// each event and follows the returned [Step]. An adapter calls the methods one at a time.
+// Call is one request that needs more than a verdict: a state machine. An adapter reports what it sees
+// by [Call.On], and carries out the [Step] that it gets. It calls On for one event at a time.
+//
+//	           request body    screened      granted       response headers  response body   learned
+//	opened --> reading ------> screening --> waiting ----> running --------> collecting ---> learning --> passing
+//	                                                          |                                              |
+//	                                                          |    answer stored                             |
+//	                                                          +------------------ storing <-- end of answer -+
+//
+// A call skips each stage that it does not need. A denied or lost lock, and a refusal, lead to refused
+// from every stage, and the end of the stream to over. An event that means nothing at a stage lets what
+// it is about pass, or wait. What becomes of the lock meanwhile is the machine in bracket.go.
 type Call struct {
 	gate          *Gate
 	policy        *Policy
+	stage         stage
 	bracket       bracket
+	stopWaiting   context.CancelFunc // of Acquire; nil: it has not begun
 	lease         Lease
 	orderLease    Lease       // of the orders, in lease
 	keyLease      Lease       // of the key, in lease
@@ -28,37 +41,41 @@ type Call struct {
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	sampled       bool        // the lookup may be one of Verifier.Sample
-	accept        string      // see Accept
+	accept        string      // the Accept with which the request is forwarded; "": it stays as it is
 	reads         bool        // the method is GET or HEAD
 	namedID       string      // the ID in the request of a create; "": none
 	namedText     string      // the same as the request spells it
-	bodyIDs       []string    // the orders, if the request's body names them, for RefuseByBody
+	bodyIDs       []string    // the orders, if the request's body names them, for decide
 	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
 	// conditionValues are those of the headers that the conditions of a settlement use.
 	conditionValues []string
 	idPrefix        string   // of the ID that a create learns: the parts in its request
 	mayCreate       bool     // a create may have made an order that is not learned yet
 	forwarded       bool     // of a call with a lock: the backend may have the request
+	isAnswered      bool     // the headers of an answer have arrived
+	answerEnded     bool     // all of the answer has arrived, for a client
+	body            []byte   // of the answer, while it is collected
 	answer          Response // the answer to a create, as far as it has arrived
 	grpcAnswer      bool     // the answer is gRPC's
 	grpcStatus      string   // of gRPC's answer, in its trailers or alone in its headers
 	grpcEnded       bool     // gRPC's answer has ended, and its outcome is unknown
 	start           time.Time
-	rule            order.Found // for WithBody
+	rule            order.Found // for the request with its body
 
-	screened               Decision               // by RefuseByBody, of a call that goes on
-	learnedID              atomic.Pointer[string] // of the order that a create has made
-	toldOutcome, toldOrder bool                   // see HasNews
-	origin                 origin                 // for the decision log
-	grantedAt              time.Time              // when the lease was granted
-	finishedAt             time.Time              // when the answer had ended, of a call that is traced
-	repeats                string                 // see Trace
-	status                 int                    // of the answer; 0: unknown
+	toLearn                func(context.Context) learned // the work of learning
+	learnedID              string                        // of the order that a create has made
+	screened               Decision                      // by its body, of a call that goes on
+	toldOutcome, toldOrder bool                          // see news
+	origin                 origin                        // for the decision log
+	grantedAt              time.Time                     // when the lease was granted
+	finishedAt             time.Time                     // when the answer had ended, of a call that is traced
+	repeats                string                        // see Trace
+	status                 int                           // of the answer; 0: unknown
 	Decision               Decision
-	NeedsBody              bool // call WithBody
+	NeedsBody              bool // all of the request's body
 	BodyEndOnly            bool // the gate needs the end of the body, not its content
-	NeedsLock              bool // call Acquire, then Granted
-	NeedsAnswer            bool // report the response's headers
+	NeedsLock              bool
+	NeedsAnswer            bool
 	learnsHeader           string
 	readings               readings // of the answer to a lookup or a create
 	notFound               bool     // the status of the answer to a lookup says that there is no such order
@@ -67,29 +84,672 @@ type Call struct {
 	encoded                bool // the answer's body may be encoded
 }
 
-// Step is what an adapter does next.
-type Step struct {
-	Forward    bool // forward the request
-	Lease      Lease
-	Refuse     bool // answer with Answer, or without one with the policy's reply for Decision.Verdict
-	Answer     *Answer
-	Store      bool   // call Store, and pass the end of the answer on afterwards
-	Err        error  // why a stored answer cannot be given, for the log
-	NotStored  string // why the answer is not stored, for the log; "": it is, or there is nothing to store
-	Cancel     bool   // cancel the context of Acquire
-	ReadBody   bool   // call LookupBody with the answer's body
-	BodyUnseen bool   // the backend received the request before Open saw its body
+// stage is how far a call has come.
+type stage int8
+
+const (
+	atOpen    stage = iota // nothing has happened yet
+	atBody                 // the request's body is to come
+	atScreen               // a filter or a table is asked about what the body names
+	atLock                 // the call waits for its lock
+	atBackend              // the backend may have the request
+	atCollect              // the answer's body is read, before any of the answer is passed on
+	atLearn                // the answer waits until the new order is known
+	atStore                // the end of the answer waits until it is stored
+	atAnswer               // the answer is passed on
+	atRefusal              // the gate has answered
+	atEnd                  // the stream is over
+)
+
+// Event is what happens to a call. What it points to need only be valid during [Call.On].
+type Event struct {
+	Kind       EventKind
+	Request    *order.Request // RequestBody: with all of its body
+	Response   *Response      // ResponseHeaders. StreamEnded: what Envoy says about the end, if no headers of an answer have arrived; nil: nothing
+	Body       []byte         // ResponseBody: a piece
+	End        bool           // ResponseBody: it is the last one
+	Cut        bool           // ResponseBody: the adapter shows no more of it
+	Unseen     bool           // ResponseHeaders: Envoy may pass the body on without showing it
+	GRPCStatus string         // ResponseTrailers: the result of [GRPCStatusIn]
+
+	// Of events that work ends with.
+	Grant    Grant
+	Err      error // Stored, CaughtUp
+	presence presence.Answer
+	verdict  Verdict
+	learned  learned
 }
 
-// MayLock reports whether the call's rule has locks.
-func (c *Call) MayLock() bool { return c.policy.HasLock() }
+// EventKind is the kind of an [Event].
+type EventKind int8
 
-// MayCreate reports whether a create was forwarded, and its order is not learned yet.
-func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
+// The kinds of events. Those after StreamEnded come from [Call.Start].
+const (
+	Opened          EventKind = iota // the first event
+	RequestBody                      // all of it, if the call has asked for it
+	RequestTrailers                  // in place of the body that the call has asked for
+	Unsent                           // the adapter could not forward the request: Envoy is gone
+	ResponseHeaders                  // of any answer, also of Envoy's own
+	ResponseBody
+	ResponseTrailers
+	Delayed // the adapter has collected the answer for as long as it may
+	StreamEnded
+	Screened
+	Granted // or denied
+	LeaseLost
+	CaughtUp
+	Learned
+	Stored
+)
 
-// AnswerOptions returns those of [AnswerOptions] that the adapter removes from the request.
-func (c *Call) AnswerOptions() []string {
-	switch acts := c.policy.Create != nil || c.once != nil; {
+// Step is what an adapter does next.
+type Step struct {
+	Do       Move
+	Work     Work      // pass it to Start
+	Answer   *Answer   // with Refuse: a stored one; nil: the policy's reply for Decision
+	Options  int       // with PassRequest: how many of [AnswerOptions] to remove
+	Set      []Header  // with PassRequest: in place of those of the client
+	Show     Show      // with PassRequest, ReadRequest and ReadResponse: what is needed of the answer
+	Hide     bool      // with ReadRequest: the backend must not see the path before the body is read
+	Unlocked bool      // the backend got the request before the gate saw its body
+	Metadata *Metadata // for Envoy; nil: nothing new
+	Done     bool      // no later event matters
+	// At the end of the stream: of a call whose answer Envoy has not shown to its end, and of one whose answer
+	// had begun.
+	Unfinished, CutOff bool
+}
+
+// Move is what an adapter does with the request or the answer.
+type Move int8
+
+// The moves.
+const (
+	Nothing     Move = iota
+	ReadRequest      // show the request's body, and hold the request back
+	PassRequest
+	ReadResponse // show the answer's body, and hold the answer back
+	PassResponse
+	Wait   // hold back what the event is about
+	Refuse // answer in place of the backend
+)
+
+// Show is the part of an answer that a call needs to see.
+type Show int8
+
+// The parts.
+const (
+	ShowNothing Show = iota
+	ShowHeaders
+	ShowBody      // and as much of the body as fits into a buffer, in one piece
+	ShowAll       // and each piece of the body, and the trailers
+	ShowBodyToEnd // ShowBody, and the trailers
+)
+
+// Work is what takes time. It ends with an event.
+type Work int8
+
+// The kinds of work.
+const (
+	NoWork     Work = iota
+	Screen          // ends with Screened
+	Acquire         // ends with Granted, and goes on while the adapter reports other events
+	Watch           // ends with LeaseLost, or never. It goes on likewise
+	CatchUp         // ends with CaughtUp
+	LearnOrder      // ends with Learned
+	Store           // ends with Stored
+)
+
+// Blocks reports whether Start blocks until the work has ended.
+func (w Work) Blocks() bool { return w == Screen || w == CatchUp || w == LearnOrder }
+
+// Waits reports whether the adapter waits for the end of the work before it reports anything else of
+// the stream but its end.
+func (w Work) Waits() bool { return w.Blocks() || w == Store }
+
+// On handles an event. It does not block. If it panics, the lock is held, and later events change
+// nothing.
+func (c *Call) On(e Event) (s Step) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.fail(&e)
+			panic(fault)
+		}
+	}()
+	switch e.Kind {
+	case Opened:
+		s = c.begin()
+	case RequestBody:
+		s = c.onRequestBody(e.Request)
+	case RequestTrailers:
+		s = c.onRequestTrailers()
+	case Screened:
+		s = c.onScreened(&e)
+	case Granted:
+		s = c.onGranted(&e.Grant)
+	case Unsent:
+		c.onUnsent()
+	case LeaseLost:
+		s = c.onLeaseLost()
+	case ResponseHeaders:
+		s = c.onResponse(e.Response, e.Unseen)
+	case ResponseBody:
+		s = c.onResponseBody(&e)
+	case ResponseTrailers:
+		s = c.onResponseTrailers(e.GRPCStatus)
+	case Delayed:
+		s = c.onDelayed()
+	case CaughtUp:
+		c.noteUnlearned(e.Err)
+	case Learned:
+		s = c.onLearned(&e.learned)
+	case Stored:
+		s = c.onStored(e.Err)
+	case StreamEnded:
+		s = c.onEnd(e.Response)
+	}
+	return s
+}
+
+// Start begins the work of a step. It calls deliver once when that has ended, unless it never does: in
+// another goroutine, which is for that alone, unless the work blocks. Deliver reports the event by On, also
+// after the stream's end.
+func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
+	switch w {
+	case Screen:
+		e := Event{Kind: Screened}
+		e.presence, e.verdict = c.screen(ctx)
+		deliver(e)
+	case Acquire:
+		ctx, c.stopWaiting = context.WithCancel(ctx)
+		c.acquire(ctx, func(g Grant) { deliver(Event{Kind: Granted, Grant: g}) })
+	case Watch:
+		c.lease.NotifyLost(func() { deliver(Event{Kind: LeaseLost}) })
+	case CatchUp:
+		deliver(Event{Kind: CaughtUp, Err: c.catchUp(ctx)})
+	case LearnOrder:
+		deliver(Event{Kind: Learned, learned: c.toLearn(ctx)})
+	case Store:
+		c.store(func(err error) { deliver(Event{Kind: Stored, Err: err}) })
+	}
+}
+
+// begin decides what the call needs first.
+func (c *Call) begin() Step {
+	switch {
+	case c.Decision.Refused:
+		return c.refuse(nil)
+	case c.NeedsBody:
+		c.stage = atBody
+		return Step{Do: ReadRequest, Show: c.showsAfterBody(), Hide: c.hidesPath()}
+	case c.NeedsLock:
+		c.stage = atLock
+		return Step{Do: Wait, Work: Acquire}
+	}
+	return c.forward(nil)
+}
+
+// forward forwards the request. Visible is the lease that the backend sees; nil: none.
+func (c *Call) forward(visible Lease) Step {
+	c.stage = atBackend
+	s := Step{Do: PassRequest, Options: len(c.answerOptions()), Done: !c.NeedsAnswer}
+	switch {
+	case !c.NeedsAnswer:
+	case c.watchedID != "":
+		s.Show = ShowHeaders
+	case c.NeedsLock && c.learnsBody():
+		s.Show = ShowBodyToEnd
+	case c.NeedsLock:
+		s.Show = ShowAll
+	case c.learnsBody():
+		s.Show = ShowBody
+	default:
+		s.Show = ShowHeaders
+	}
+	if c.accept != "" && c.NeedsAnswer {
+		s.Set = append(s.Set, Header{HeaderAccept, c.accept})
+	}
+	if visible != nil {
+		s.Set = append(s.Set, c.leaseHeaders(visible)...)
+	}
+	if c.lease != nil {
+		s.Work = Watch
+	}
+	s.Metadata = c.metadata()
+	return s
+}
+
+// showsAfterBody is what may be needed of the answer to a request whose body is to come.
+func (c *Call) showsAfterBody() Show {
+	switch {
+	case !c.NeedsAnswer:
+		return ShowNothing
+	case c.learnsBody():
+		return ShowBodyToEnd
+	case c.policy.HasLock():
+		return ShowAll
+	}
+	return ShowHeaders
+}
+
+// hidesPath reports whether the backend must not see the path of a request whose body is to come: it may be
+// a settlement, which has no lock yet.
+func (c *Call) hidesPath() bool { return c.NeedsAnswer && c.policy.Locks() }
+
+// refuse answers in place of the backend.
+func (c *Call) refuse(a *Answer) Step {
+	c.stage, c.mayCreate = atRefusal, c.mayCreate && c.forwarded
+	if a == nil {
+		c.reportRefused()
+	}
+	return Step{Do: Refuse, Answer: a, Done: c.lease == nil, Metadata: c.metadata()}
+}
+
+func (c *Call) onRequestBody(req *order.Request) Step {
+	switch c.stage {
+	case atBody:
+	case atScreen, atLock:
+		return Step{Do: Wait}
+	default:
+		return Step{Do: PassRequest}
+	}
+	*c = *c.withBody(req)
+	if c.asksByBody() {
+		c.stage = atScreen
+		return Step{Do: Wait, Work: Screen}
+	}
+	return c.begin()
+}
+
+// onRequestTrailers refuses a request that ended in trailers, without the body that the call needs: Envoy
+// lets an adapter restore a hidden path only with a body.
+func (c *Call) onRequestTrailers() Step {
+	switch c.stage {
+	case atBody:
+	case atScreen, atLock:
+		return Step{Do: Wait}
+	default:
+		return Step{Do: PassRequest}
+	}
+	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
+	c.decide(c.Decision.Verdict)
+	if !c.Decision.Refused {
+		return c.forward(nil)
+	}
+	return c.refuse(nil)
+}
+
+// Grant is the result of Acquire.
+type Grant struct {
+	Lease      Lease
+	Err        error
+	order, key Lease   // what Lease consists of; nil: it has no such part
+	numbers    []int64 // of the answer of the key, for each order
+}
+
+// onGranted takes the result of Acquire.
+//
+// A lease may have ended since it was granted: while another lock was waited for, or what may
+// have changed was asked for, or the process stood still.
+func (c *Call) onGranted(g *Grant) Step {
+	if c.stopWaiting != nil {
+		c.stopWaiting()
+	}
+	if g.Err == nil && g.Lease.Ended() {
+		g.Err = errLockLost
+	}
+	if g.Err != nil && (!c.marks() || g.Lease == nil || errors.Is(g.Err, context.Canceled)) {
+		if g.Lease != nil {
+			giveBack(g.Lease)
+		}
+		return c.onDenied(g.Err)
+	}
+	c.lease, c.orderLease, c.keyLease, c.numbers, c.grantedAt = g.Lease, g.order, g.key, g.numbers, c.gate.now()
+	switch c.bracket.on(granted, OutcomeUnknown) {
+	case forward:
+		c.forwarded = true
+		verdict := VerdictAcquired
+		if g.Err != nil { // only observed
+			verdict, _, _ = c.refusal(g.Err)
+		}
+		c.decide(verdict)
+		return c.forward(c.visibleLease())
+	case release:
+		c.Decision.Waited = c.grantedAt.Sub(c.start)
+		c.releaseOrHold(release)
+	}
+	return Step{}
+}
+
+// giveBack releases the lease of a call that was not forwarded.
+func giveBack(lease Lease) { lease.Release(func(error) {}) }
+
+// visibleLease returns the lease that the backend may see: that of orders. In observe mode it
+// is nil: the request goes on unchanged.
+func (c *Call) visibleLease() Lease {
+	if c.policy.Observe || !c.hasOrder() {
+		return nil
+	}
+	return c.lease
+}
+
+func (c *Call) onDenied(err error) Step {
+	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
+		c.Decision.Waited = c.gate.now().Sub(c.start)
+		c.report(&c.Decision, SpanSettle)
+		return Step{} // the client has left, whichever event arrives first
+	}
+	verdict, stored, why := c.refusal(err)
+	if stored != nil {
+		c.status = stored.Status
+	}
+	c.decide(verdict)
+	if c.policy.Observe {
+		c.forwarded = true
+		return c.forward(nil)
+	}
+	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
+	if stored == nil {
+		c.gate.problems.denied(c, cmp.Or(why, err))
+	}
+	return c.refuse(stored)
+}
+
+// refusal returns the verdict on a call that got no lock, and the stored answer that it gets, or why it
+// gets none although there is one.
+func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
+	verdict = VerdictUnavailable
+	stored, isStored := errors.AsType[*StoredAnswer](err)
+	exists, isDedup := errors.AsType[dedupError](err)
+	switch {
+	case isStored:
+		_, byKey := errors.AsType[*storedByKey](err)
+		verdict, answer, why = c.found(stored, byKey)
+	case isDedup:
+		verdict = Verdict(exists)
+	case errors.Is(err, ErrInUse):
+		verdict = VerdictInUse
+		c.gate.record.Once(c.Decision.Rule, OnceInUse)
+	case errors.Is(err, ErrBusy):
+		verdict = VerdictBusy
+	case errors.Is(err, ErrOverloaded):
+		verdict = VerdictOverloaded
+	}
+	if i, ok := unmetCondition(err); ok {
+		verdict, c.Decision.Condition = VerdictNotReady, i
+	}
+	return verdict, answer, why
+}
+
+func (c *Call) decide(v Verdict) {
+	d := &c.Decision
+	d.Verdict = v
+	took := c.gate.now().Sub(c.start)
+	if c.NeedsLock && v != VerdictLost {
+		d.Waited = took
+	}
+	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took, c.gate.exemplar(&c.origin))
+	if c.lease == nil { // otherwise at the end of the call
+		c.report(d, c.bracketSpan())
+	}
+}
+
+// onUnsent handles that the backend did not get the request.
+func (c *Call) onUnsent() {
+	c.forwarded, c.mayCreate = false, false
+	c.releaseOrHold(c.onBracket(unsent, OutcomeUnknown))
+}
+
+// onResponse handles the headers of an answer.
+func (c *Call) onResponse(r *Response, unseen bool) Step {
+	switch c.stage {
+	case atBody:
+		return c.onUnseenBody(r, unseen)
+	case atLearn, atStore: // an answer of Envoy's own, behind another one
+		return Step{Do: Wait}
+	case atRefusal, atEnd:
+		if !c.NeedsLock {
+			return Step{Do: PassResponse}
+		}
+	}
+	if c.watchedID != "" {
+		return c.onLookedUp(r)
+	}
+	if c.NeedsLock && !c.isAnswered {
+		c.onAnswer(r)
+	}
+	c.isAnswered = true
+	c.answerEnded = r.Ended || c.once != nil && c.once.length == 0 // a client takes it for complete
+	if c.mayHaveCreated() {
+		if s := c.onCreated(r, unseen); s.Do != PassResponse {
+			return s
+		}
+	}
+	return c.pass()
+}
+
+// onAnswer handles the headers of the answer to a call with a lock.
+func (c *Call) onAnswer(r *Response) {
+	c.grpcAnswer, c.status = r.GRPC, r.Status
+	if r.Ended {
+		c.grpcStatus = r.GRPCStatus
+	}
+	c.policy.Answers.note(r)
+	outcome := r.Outcome()
+	first := c.bracket.state == running || c.bracket.state == ending // an answer may cross the gate's own
+	if outcome == OutcomeUnknown && first {
+		c.unknownReason = r.unknownReason()
+	}
+	if c.once != nil && first {
+		c.once.begin(r)
+		c.once.readings, c.once.saysDone = c.policy.Answers.readOutcome(r), c.policy.Answers.saysDone() && !r.GRPC
+		c.once.named = c.policy.Answers.names(r.Status)
+	}
+	c.onBracket(response, outcome)
+}
+
+// onUnseenBody handles an answer that arrived in place of the request's body. It may be
+// Envoy's own answer, to a request that it dropped before the body arrived. Then nothing
+// happened. Otherwise Envoy forwarded the request as it was: a create is learned, and the answer to a
+// settlement is refused, because no lock protected it.
+func (c *Call) onUnseenBody(r *Response, unseen bool) (s Step) {
+	c.stage, c.isAnswered, c.answerEnded = atAnswer, true, r.Ended
+	switch {
+	case !r.forwarded():
+		c.mayCreate = false
+		return Step{Do: PassResponse, Done: true}
+	case c.NeedsAnswer && c.policy.Create != nil:
+		if s = c.onCreated(r, unseen); s.Do == PassResponse {
+			s = c.pass()
+		}
+	case c.NeedsAnswer && c.policy.HasLock() && !c.policy.Observe:
+		c.decide(VerdictUnlocked)
+		s = c.refuse(nil)
+	case c.NeedsAnswer && c.policy.HasLock():
+		c.decide(VerdictUnlocked)
+		fallthrough
+	default:
+		s = Step{Do: PassResponse, Done: true}
+	}
+	s.Unlocked = true
+	return s
+}
+
+// onResponseBody handles a piece of the answer's body.
+func (c *Call) onResponseBody(e *Event) Step {
+	if c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body) {
+		c.answerEnded = true // Envoy may report the end too late
+	}
+	c.answerEnded = c.answerEnded || e.End
+	switch c.stage {
+	case atCollect:
+		if c.body = append(c.body, e.Body...); e.End || e.Cut || len(c.body) > maxAnswer {
+			return c.collected(e.End, errPartial)
+		}
+		return Step{Do: Wait}
+	case atLearn, atStore:
+		return Step{Do: Wait}
+	}
+	return c.pass()
+}
+
+// maxAnswer bounds the part of an answer that is collected, in bytes. It is Envoy's default buffer size.
+const maxAnswer = 1 << 20
+
+// ReadsBody reports whether the call needs the pieces of the answer's body, and not their end alone.
+func (c *Call) ReadsBody() bool { return c.stage == atCollect || c.once != nil && !c.once.decided }
+
+// onResponseTrailers handles the end of an answer by trailers. A stored answer has none.
+func (c *Call) onResponseTrailers(grpcStatus string) Step {
+	c.grpcStatus, c.answerEnded = grpcStatus, true
+	if c.once != nil && !c.once.decided {
+		c.once.unfit = "it ends in trailers"
+	}
+	switch c.stage {
+	case atCollect:
+		return c.collected(true, nil)
+	case atLearn, atStore:
+		return Step{Do: Wait}
+	}
+	return c.pass()
+}
+
+// onDelayed goes on with the part of an answer that has arrived: the backend may still be at work.
+func (c *Call) onDelayed() Step {
+	if c.stage != atCollect {
+		return Step{}
+	}
+	return c.collected(false, errSlow)
+}
+
+// collected goes on with the body of an answer. If that is not whole, why says what became of the rest.
+func (c *Call) collected(whole bool, why error) Step {
+	body := c.body
+	c.body = nil
+	switch {
+	case c.watchedID != "":
+		return c.onLookupRead(body, whole)
+	case whole:
+		return c.learn(func(ctx context.Context) learned { return c.learnBody(ctx, body) })
+	}
+	return c.learn(func(ctx context.Context) learned { return c.learnPart(ctx, body, why) })
+}
+
+// pass passes the answer on, as far as it has arrived. If it ends, and is stored, that is done before the
+// client sees its end: a client that has seen all of an answer gets it again.
+func (c *Call) pass() Step {
+	switch c.stage {
+	case atBackend, atCollect, atLearn, atStore:
+		c.stage = atAnswer
+	}
+	if c.answerEnded && c.NeedsLock && c.finish() {
+		c.stage = atStore
+		return Step{Do: Wait, Work: Store}
+	}
+	return Step{Do: PassResponse, Done: !c.NeedsLock, Metadata: c.news()}
+}
+
+// finish handles the end of the answer. It reports whether anything is stored. An answer of gRPC counts
+// as cut off if its status does not prove that the backend has finished.
+func (c *Call) finish() (stores bool) {
+	if c.isUnfinished() {
+		c.grpcEnded = true
+		return false
+	}
+	if c.gate.tracer != nil {
+		c.finishedAt = c.gate.now()
+	}
+	c.onBracket(finished, OutcomeUnknown)
+	stores, why := c.finishOnce()
+	if why != "" {
+		c.gate.problems.notStored(c, why)
+	}
+	return stores
+}
+
+func (c *Call) onStored(err error) Step {
+	c.noteStored(err)
+	if err != nil {
+		c.gate.problems.storeFailed(c, err)
+	}
+	if c.stage != atStore {
+		return Step{}
+	}
+	return c.pass()
+}
+
+// onLeaseLost ends a call whose lease is lost or reaches its maximum hold time. If the call is not
+// answered yet, the gate ends it with an answer of its own. Envoy then drops the unsent part of the request,
+// because another call may run from now on. If its answer has begun, Envoy resets the call.
+// The outcome is unknown. If the lease was lost during the answer, there is nothing left to
+// hold, and the answer may still be stored: the call goes on.
+func (c *Call) onLeaseLost() Step {
+	if c.policy.Observe || c.bracket.state == answered && c.lease.Ended() || c.bracket.on(lost, OutcomeUnknown) != end {
+		return Step{}
+	}
+	c.unknownReason = "the call was ended because its lease ended first"
+	start := c.start
+	c.start = c.gate.now() // the call ran until now, and nothing waited for this
+	c.decide(VerdictLost)
+	c.start = start
+	c.gate.problems.lost(c)
+	return c.refuse(nil)
+}
+
+// onEnd handles the end of the stream.
+func (c *Call) onEnd(last *Response) (s Step) {
+	stage := c.stage
+	if stage == atEnd {
+		return Step{}
+	}
+	c.stage = atEnd
+	if last != nil && c.NeedsLock && !c.isAnswered {
+		c.onAnswer(last)
+	}
+	if c.bracket.isCutOff() && c.bracket.state == answered {
+		c.unknownReason = answerCutOff
+		if c.grpcEnded {
+			c.unknownReason = grpcReason(c.grpcStatus)
+		}
+	}
+	s.CutOff = c.bracket.isCutOff()
+	s.Unfinished = c.bracket.state == running || c.bracket.state == answered && s.CutOff || stage == atCollect && c.watchedID == ""
+	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
+	s.Metadata = c.news()
+	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded {
+		return s
+	}
+	s.Work = c.learnAtEnd(stage).Work
+	return s
+}
+
+// fail holds the lock of a call in which a fault occurred: nothing is known of its state.
+func (c *Call) fail(e *Event) {
+	lease := c.lease
+	if e.Kind == Granted && e.Grant.Lease != nil {
+		lease = e.Grant.Lease
+	}
+	c.stage, c.bracket.state, c.NeedsLock, c.mayCreate = atEnd, closed, false, false
+	if lease != nil {
+		lease.Hold("a fault in ordergate")
+	}
+}
+
+// onBracket applies an event to the bracket of a call with a lock. The stream is over, or Envoy has
+// answered, if it gives up the wait.
+func (c *Call) onBracket(e event, o Outcome) effect {
+	if !c.NeedsLock {
+		return nothing
+	}
+	effect := c.bracket.on(e, o)
+	if effect == cancel && c.stopWaiting != nil {
+		c.stopWaiting()
+	}
+	return effect
+}
+
+// answerOptions returns those of [AnswerOptions] that the adapter removes from the request.
+func (c *Call) answerOptions() []string {
+	switch acts := c.policy != nil && c.NeedsAnswer && (c.policy.Create != nil || c.once != nil); {
 	case acts && c.reads:
 		return AnswerOptions[:]
 	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
@@ -98,8 +758,8 @@ func (c *Call) AnswerOptions() []string {
 	return nil
 }
 
-// Accept returns the [HeaderAccept] with which the request is forwarded; "": it stays as it is.
-func (c *Call) Accept() string { return c.accept }
+// mayHaveCreated reports whether a create was forwarded, and its order is not learned yet.
+func (c *Call) mayHaveCreated() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
 
 // Observed reports whether the call is not enforced.
 func (c *Call) Observed() bool { return c.policy.Observe }
@@ -136,233 +796,6 @@ func (c *Call) OnceKey() string {
 	return c.policy.Once.Key.Lock.Key(c.once.keyID)
 }
 
-// Grant is the result of Acquire.
-type Grant struct {
-	Lease      Lease
-	Err        error
-	order, key Lease   // what Lease consists of; nil: it has no such part
-	numbers    []int64 // of the answer of the key, for each order
-}
-
-// Granted takes the result of Acquire.
-//
-// A lease may have ended since it was granted: while another lock was waited for, or what may
-// have changed was asked for, or the process stood still.
-func (c *Call) Granted(g Grant) Step {
-	if g.Err == nil && g.Lease.Ended() {
-		g.Err = errLockLost
-	}
-	if g.Err != nil && (!c.marks() || g.Lease == nil || errors.Is(g.Err, context.Canceled)) {
-		if g.Lease != nil {
-			giveBack(g.Lease)
-		}
-		return c.denied(g.Err)
-	}
-	c.lease, c.orderLease, c.keyLease, c.numbers, c.grantedAt = g.Lease, g.order, g.key, g.numbers, c.gate.now()
-	switch c.bracket.on(granted, OutcomeUnknown) {
-	case forward:
-		c.forwarded = true
-		verdict := VerdictAcquired
-		if g.Err != nil { // only observed
-			verdict, _ = c.refusal(g.Err)
-		}
-		c.decide(verdict)
-		return Step{Forward: true, Lease: c.visibleLease()}
-	case release:
-		c.Decision.Waited = c.grantedAt.Sub(c.start)
-		c.releaseOrHold(release)
-	}
-	return Step{}
-}
-
-// giveBack releases the lease of a call that was not forwarded.
-func giveBack(lease Lease) { lease.Release(func(error) {}) }
-
-// visibleLease returns the lease that the backend may see: that of orders. In observe mode it
-// is nil: the request goes on unchanged.
-func (c *Call) visibleLease() Lease {
-	if c.policy.Observe || !c.hasOrder() {
-		return nil
-	}
-	return c.lease
-}
-
-func (c *Call) denied(err error) Step {
-	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
-		c.Decision.Waited = c.gate.now().Sub(c.start)
-		c.report(&c.Decision, SpanSettle)
-		return Step{} // the client has left, whichever event arrives first
-	}
-	verdict, step := c.refusal(err)
-	if step.Answer != nil {
-		c.status = step.Answer.Status
-	}
-	c.decide(verdict)
-	if c.policy.Observe {
-		c.forwarded = true
-		return Step{Forward: true}
-	}
-	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
-	return step
-}
-
-// refusal returns the verdict on a call that got no lock, and its answer.
-func (c *Call) refusal(err error) (Verdict, Step) {
-	verdict, step := VerdictUnavailable, Step{Refuse: true}
-	stored, isStored := errors.AsType[*StoredAnswer](err)
-	refused, isDedup := errors.AsType[dedupError](err)
-	switch {
-	case isStored:
-		_, byKey := errors.AsType[*storedByKey](err)
-		verdict, step.Answer, step.Err = c.found(stored, byKey)
-	case isDedup:
-		verdict = Verdict(refused)
-	case errors.Is(err, ErrInUse):
-		verdict = VerdictInUse
-		c.gate.record.Once(c.Decision.Rule, OnceInUse)
-	case errors.Is(err, ErrBusy):
-		verdict = VerdictBusy
-	case errors.Is(err, ErrOverloaded):
-		verdict = VerdictOverloaded
-	}
-	if i, ok := unmetCondition(err); ok {
-		verdict, c.Decision.Condition = VerdictNotReady, i
-	}
-	return verdict, step
-}
-
-func (c *Call) decide(v Verdict) {
-	d := &c.Decision
-	d.Verdict = v
-	took := c.gate.now().Sub(c.start)
-	if c.NeedsLock && v != VerdictLost {
-		d.Waited = took
-	}
-	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took, c.gate.exemplar(&c.origin))
-	if c.lease == nil { // otherwise at the end of the call
-		c.report(d, c.bracketSpan())
-	}
-}
-
-// Unsent reports that the adapter could not forward the request after Granted asked for it.
-func (c *Call) Unsent() {
-	c.forwarded = false
-	c.releaseOrHold(c.bracket.on(unsent, OutcomeUnknown))
-}
-
-// HidesPath reports whether the adapter must hide the path from the backend until Open has
-// the body. The request may be a settlement, which has no lock yet.
-func (c *Call) HidesPath() bool {
-	return c.NeedsBody && c.NeedsAnswer && c.policy.Locks()
-}
-
-// TrailersAlone reports that the request ended in trailers, without the body that Open
-// needs. The gate refuses it: Envoy lets an adapter restore a hidden path only with a body.
-func (c *Call) TrailersAlone() {
-	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
-	c.decide(c.Decision.Verdict)
-}
-
-// BodyUnseen reports that an answer arrived in place of the body that Open needs. It may be
-// Envoy's own answer, to a request that it dropped before the body arrived. Then nothing
-// happened. Otherwise Envoy forwarded the request as it was: a create is learned (see
-// Created), and the answer to a settlement is refused, because no lock protected it.
-func (c *Call) BodyUnseen(r *Response) Step {
-	if !r.forwarded() {
-		c.mayCreate = false
-		return Step{}
-	}
-	step := Step{BodyUnseen: true}
-	if c.NeedsAnswer && c.policy.HasLock() && c.policy.Create == nil {
-		c.decide(VerdictUnlocked)
-		step.Refuse = !c.policy.Observe
-	}
-	return step
-}
-
-// Answered reports the response's headers.
-func (c *Call) Answered(r *Response) Step {
-	if c.watchedID != "" {
-		return c.lookedUp(r)
-	}
-	c.grpcAnswer, c.status = r.GRPC, r.Status
-	if r.Ended {
-		c.grpcStatus = r.GRPCStatus
-	}
-	c.policy.Answers.note(r)
-	outcome := r.Outcome()
-	first := c.bracket.state == running || c.bracket.state == ending // an answer may cross the gate's own
-	if outcome == OutcomeUnknown && first {
-		c.unknownReason = r.unknownReason()
-	}
-	if c.once != nil && first {
-		c.once.begin(r)
-		c.once.readings, c.once.saysDone = c.policy.Answers.readOutcome(r), c.policy.Answers.saysDone() && !r.GRPC
-		c.once.named = c.policy.Answers.names(r.Status)
-	}
-	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
-}
-
-// Finished reports the end of the response, after Answered. An answer of gRPC counts as cut off
-// if its status does not prove that the backend has finished.
-func (c *Call) Finished() Step {
-	if c.isUnfinished() {
-		c.grpcEnded = true
-		return Step{}
-	}
-	if c.gate.tracer != nil {
-		c.finishedAt = c.gate.now()
-	}
-	c.bracketEvent(finished, OutcomeUnknown)
-	return c.finishOnce()
-}
-
-// LeaseLost reports what [Call.NotifyLost] signaled. If the call is not answered yet, the
-// gate ends it with an answer of its own. Envoy then drops the unsent part of the request,
-// because another call may run from now on. If its answer has begun, Envoy resets the call.
-// The outcome is unknown. If the lease was lost during the answer, there is nothing left to
-// hold, and the answer may still be stored: the call goes on.
-func (c *Call) LeaseLost() Step {
-	if c.policy.Observe || c.bracket.state == answered && c.lease.Ended() || c.bracket.on(lost, OutcomeUnknown) != end {
-		return Step{}
-	}
-	c.unknownReason = "the call was ended because its lease ended first"
-	start := c.start
-	c.start = c.gate.now() // the call ran until now, and nothing waited for this
-	c.decide(VerdictLost)
-	c.start = start
-	return Step{Refuse: true}
-}
-
-// Ended reports that the stream is over. With Cancel, the result of Acquire is still to
-// come: pass it to Granted, which releases the lock.
-func (c *Call) Ended() Step {
-	if c.bracket.isCutOff() && c.bracket.state == answered {
-		c.unknownReason = answerCutOff
-		if c.grpcEnded {
-			c.unknownReason = grpcReason(c.grpcStatus)
-		}
-	}
-	e := c.bracketEvent(ended, OutcomeUnknown)
-	c.releaseOrHold(e)
-	return Step{Cancel: e == cancel}
-}
-
-// AwaitsAnswer reports whether the call was forwarded with a lock, and its answer has not ended.
-func (c *Call) AwaitsAnswer() bool {
-	return c.bracket.state == running || c.bracket.state == answered && c.bracket.isCutOff()
-}
-
-// IsCutOff reports whether the backend's answer to a call with a lock has begun, and not ended.
-func (c *Call) IsCutOff() bool { return c.bracket.isCutOff() }
-
-func (c *Call) bracketEvent(e event, o Outcome) effect {
-	if !c.NeedsLock {
-		return nothing
-	}
-	return c.bracket.on(e, o)
-}
-
 // releaseOrHold ends the lease as the bracket decides.
 func (c *Call) releaseOrHold(e effect) {
 	switch e {
@@ -387,13 +820,4 @@ func (c *Call) holdReason() string {
 		return "outcome unknown: the client or Envoy ended the call before an answer"
 	}
 	return "outcome unknown: " + c.unknownReason
-}
-
-// NotifyLost calls lost in a goroutine of its own when the lease is lost before the call
-// ends, or when it reaches its maximum hold time and is not renewed. It calls lost at most
-// once. Call it after Granted.
-func (c *Call) NotifyLost(lost func()) {
-	if c.lease != nil {
-		c.lease.NotifyLost(lost)
-	}
 }

@@ -19,51 +19,93 @@ type Learn struct {
 	Capture *regexp.Regexp // its one group matches the ID in that text; nil: the text is the ID
 }
 
-// Part is the part of a create's answer that holds the new ID.
-type Part int8
-
-// The parts.
-const (
-	NoPart     Part = iota // the call certainly made no order
-	HeaderPart             // call LearnHeader
-	BodyPart               // call LearnBody
-)
-
-// Created reports the headers of the answer to a create. It returns NoPart only if there is
-// certainly no order.
-func (c *Call) Created(r *Response) Part {
+// onCreated handles the headers of the answer to a create. Unseen: Envoy may pass its body on without
+// showing it.
+func (c *Call) onCreated(r *Response, unseen bool) Step {
 	if r.GRPC {
 		r = r.asHTTP()
 	}
 	c.policy.Answers.note(r)
 	c.answer, c.readings, c.status = *r, c.policy.Answers.readOutcome(r), r.Status
-	c.answer.Header = nil // valid during this call only
+	c.answer.Header = nil // valid during this event only
 	switch {
 	case r.madeNoOrder():
 		c.mayCreate = false
 		c.logCreate()
-		return NoPart
+		return Step{Do: PassResponse}
 	case c.readings.means(nil, false).failed():
-		c.madeNone()
-		return NoPart
-	case (c.LearnsBody() || c.awaitsEnd(r)) && r.mayBeFromBackend():
-		switch {
-		case r.Header == nil:
-		case len(c.learnsJSON) == 0:
-			c.headerText = c.HeaderText(r.Header)
-		default:
-			c.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
-		}
-		return BodyPart
+		c.mayCreate = false
+		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
+		c.logCreate()
+		return Step{Do: PassResponse}
+	case !r.mayBeFromBackend():
+		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, "", errNoAnswer) })
+	case !c.learnsBody() && !c.awaitsEnd(r):
+		text := c.textInHeader(r.Header)
+		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, text, nil) })
+	case r.Header == nil:
+	case len(c.learnsJSON) == 0:
+		c.headerText = c.textInHeader(r.Header)
+	default:
+		c.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
 	}
-	return HeaderPart
+	if r.Ended {
+		return c.collected(true, nil)
+	}
+	c.stage = atCollect
+	s := Step{Do: ReadResponse, Show: ShowBody}
+	if c.NeedsLock {
+		s.Show = ShowBodyToEnd
+	}
+	if unseen && c.policy.Create.Filter.Followed() {
+		s.Work = CatchUp
+	}
+	return s
 }
 
-// madeNone notes that the create made no order, by the rule's answer.
-func (c *Call) madeNone() {
-	c.mayCreate = false
-	c.gate.record.Learned(c.Decision.Rule, ErrFailed)
+// learned is the result of learning.
+type learned struct {
+	id         string // of the new order; "": it was not read
+	none       bool   // the answer's body says that there is no order
+	err        error  // for the log: the answer goes on to the client in any case
+	start, end time.Time
+}
+
+// learn has an order learned, before its answer is passed on.
+func (c *Call) learn(work func(context.Context) learned) Step {
+	c.mayCreate, c.toLearn = false, work
+	if c.stage != atEnd {
+		c.stage = atLearn
+	}
+	return Step{Do: Wait, Work: LearnOrder}
+}
+
+// learnAtEnd has an order learned whose stream ended at a stage, by what has arrived of its answer.
+func (c *Call) learnAtEnd(s stage) Step {
+	if s == atCollect {
+		body := c.body
+		return c.learn(func(ctx context.Context) learned { return c.learnPart(ctx, body, errNoAnswer) })
+	}
+	return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, "", errNoAnswer) })
+}
+
+func (c *Call) onLearned(l *learned) Step {
+	c.learnedID, c.toLearn = l.id, nil
+	if !l.none {
+		c.traceLearned(l)
+	}
+	c.noteUnlearned(l.err)
 	c.logCreate()
+	if c.stage != atLearn {
+		return Step{}
+	}
+	return c.pass()
+}
+
+func (c *Call) noteUnlearned(err error) {
+	if err != nil {
+		c.gate.problems.unlearned(c, err)
+	}
 }
 
 // logCreate logs what became of a create. With a lock, that is logged at its end.
@@ -73,9 +115,9 @@ func (c *Call) logCreate() {
 	}
 }
 
-// HeaderText returns a copy of the response header that holds the new ID. It returns "" if
+// textInHeader returns a copy of the response header that holds the new ID. It returns "" if
 // there is none, or if several have different values: clients differ in which one they use.
-func (c *Call) HeaderText(h order.Header) (text string) {
+func (c *Call) textInHeader(h order.Header) (text string) {
 	for cursor := 0; ; {
 		name, value, next := h.Next(cursor)
 		switch {
@@ -91,9 +133,9 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 	}
 }
 
-// LearnsBody reports whether the response's body holds the new ID, or tells whether there is one,
+// learnsBody reports whether the response's body holds the new ID, or tells whether there is one,
 // or whether the gate awaits its end with any headers.
-func (c *Call) LearnsBody() bool {
+func (c *Call) learnsBody() bool {
 	return len(c.learnsJSON) > 0 || c.policy.Create != nil && (c.policy.Answers.readsBody() || c.learnsHeader == "" && !c.Decision.GRPC)
 }
 
@@ -103,51 +145,22 @@ func (c *Call) awaitsEnd(r *Response) bool {
 	if r.GRPC || r.Header == nil || !c.policy.Create.Filter.Followed() {
 		return false
 	}
-	_, err := c.newID(c.HeaderText(r.Header), nil)
+	_, err := c.newID(c.textInHeader(r.Header), nil)
 	return err != nil
 }
 
-// LearnHeader learns the ID from the header text that HeaderText returned. It blocks until
-// every instance knows the ID, or until every instance answers Unknown, or until ctx ends.
-// The answer goes on to the client in any case; the error is for the log.
-func (c *Call) LearnHeader(ctx context.Context, text string) error {
-	if !c.answer.mayBeFromBackend() {
-		return c.learn(ctx, "", errNoAnswer)
-	}
-	return c.learn(ctx, text, nil)
-}
-
-// LearnBody does the same for a body. Partial means that the body was cut off.
-func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
-	if !partial && c.readings.means(body, true).failed() {
-		c.madeNone()
-		return nil
-	}
-	if partial {
-		return c.learnPart(ctx, body, errPartial)
+// learnBody learns the ID of an answer with this body.
+func (c *Call) learnBody(ctx context.Context, body []byte) learned {
+	if c.readings.means(body, true).failed() {
+		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
+		return learned{none: true}
 	}
 	text, err := c.textIn(body)
-	return c.learn(ctx, text, err)
+	return c.learnText(ctx, text, err)
 }
 
-// LearnUnseen is for an answer whose body Envoy may pass on without showing it. Where the order's
-// table is followed, it blocks until every instance has the orders that exist by now, or until every
-// instance answers Unknown. Call LearnBody or StreamEnded after it.
-func (c *Call) LearnUnseen(ctx context.Context) error {
-	f := c.policy.Create.Filter
-	if !f.Followed() || f.CaughtUp(ctx) {
-		return nil
-	}
-	return f.MarkIncomplete(ctx, errPartial.Error(), c.earliestCreation())
-}
-
-// LearnBegun is LearnBody for the begin of a body whose end does not come in time: the backend
-// may still be at work.
-func (c *Call) LearnBegun(ctx context.Context, part []byte) error {
-	return c.learnPart(ctx, part, errSlow)
-}
-
-func (c *Call) learnPart(ctx context.Context, part []byte, why error) error {
+// learnPart does the same for a body of which only a part is known.
+func (c *Call) learnPart(ctx context.Context, part []byte, why error) learned {
 	text, err := c.textIn(part)
 	if err == nil {
 		_, err = c.newID(text, nil)
@@ -155,7 +168,18 @@ func (c *Call) learnPart(ctx context.Context, part []byte, why error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: %w", why, err)
 	}
-	return c.learn(ctx, text, err)
+	return c.learnText(ctx, text, err)
+}
+
+// catchUp is for an answer whose body Envoy may pass on without showing it. Where the order's
+// table is followed, it blocks until every instance has the orders that exist by now, or until every
+// instance answers Unknown.
+func (c *Call) catchUp(ctx context.Context) error {
+	f := c.policy.Create.Filter
+	if f.CaughtUp(ctx) {
+		return nil
+	}
+	return f.MarkIncomplete(ctx, errPartial.Error(), c.earliestCreation())
 }
 
 // textIn returns the text of the answer that holds the new ID, of which the body has come.
@@ -178,22 +202,6 @@ func (c *Call) textIn(body []byte) (string, error) {
 // may have decoded it.
 func isEncoding(value string) bool { return value != "" && !strings.EqualFold(value, "identity") }
 
-// StreamEnded reports that the stream of a create is over after its request was forwarded.
-// Last is Envoy's information about the end, or nil. If the answer was learned before, or
-// if the call failed, it does nothing. Otherwise it blocks and returns as LearnHeader does.
-func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
-	if !c.MayCreate() || last != nil && last.Outcome() == OutcomeNotForwarded {
-		return nil
-	}
-	return c.learn(ctx, "", errNoAnswer)
-}
-
-// StreamEndedInBody is StreamEnded for a stream that ended within the answer's body. Part
-// is the body so far.
-func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
-	return c.learnPart(ctx, part, errNoAnswer)
-}
-
 // Why an answer has no ID when it did not end: the backend may still be at work, even if
 // the answer began well.
 var (
@@ -204,19 +212,12 @@ var (
 	errSlow     = fmt.Errorf("%w", errPartial)
 )
 
-// learn is learnText, and logs it.
-func (c *Call) learn(ctx context.Context, text string, err error) error {
-	defer c.logCreate()
-	start := c.gate.now()
-	err = c.learnText(ctx, text, err)
-	c.traceLearned(start, err)
-	return err
-}
-
-// learnText makes the new order known. If its ID cannot be read, or if there may be more
-// orders, then absence proves nothing from now on.
-func (c *Call) learnText(ctx context.Context, text string, err error) error {
-	c.mayCreate = false
+// learnText makes the new order known, by the text of its answer. If its ID cannot be read, or if there
+// may be more orders, then absence proves nothing from now on. It blocks until every instance knows the
+// ID, or answers Unknown, or until ctx ends. It changes nothing of the call, whose next events may come
+// meanwhile.
+func (c *Call) learnText(ctx context.Context, text string, err error) learned {
+	l := learned{start: c.gate.now()}
 	// A client that has an answer of the backend may know of an order.
 	answered := !errors.Is(err, errNoAnswer) && !c.answer.fromGateway()
 	known := answered && c.answer.Outcome() == OutcomeKnown
@@ -225,14 +226,13 @@ func (c *Call) learnText(ctx context.Context, text string, err error) error {
 	var why error // why the ID was not read
 	switch {
 	case err == nil:
-		c.learnedID.Store(&id)
+		l.id = id
 		err = filter.Learn(ctx, id)
 		if c.answer.retried() && !filter.Followed() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
 		}
 	case answered && !errors.Is(err, errSlow) && filter.Followed() && filter.CaughtUp(ctx):
-		c.gate.record.Learned(c.Decision.Rule, ErrByTable)
-		return nil
+		why, err = ErrByTable, nil
 	case known && errors.Is(err, errPartial): // the answer is passed on, so the client may see the ID
 		why = ErrUnnamed
 		err = errors.Join(err, filter.MarkIncomplete(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
@@ -259,9 +259,10 @@ func (c *Call) learnText(ctx context.Context, text string, err error) error {
 	}
 	c.gate.record.Learned(c.Decision.Rule, errors.Join(why, err))
 	if err != nil {
-		return &learnError{fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err), why}
+		l.err = &learnError{fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err), why}
 	}
-	return nil
+	l.end = c.gate.now()
+	return l
 }
 
 // learnError is an error with why there is no ID, for [errors.Is]; nil: there is one.

@@ -29,7 +29,7 @@ func newCreate(t *testing.T, learn gate.Learn, target string) (*gate.Call, *gate
 		t.Fatal(err)
 	}
 	c := g.Open(order.Request{Method: "POST", Target: target})
-	if !c.NeedsAnswer || c.NeedsLock {
+	if step := c.On(gate.Event{Kind: gate.Opened}); step.Do != gate.PassRequest || !c.NeedsAnswer || c.NeedsLock {
 		t.Fatalf("opened %+v", c)
 	}
 	return c, filter
@@ -135,15 +135,12 @@ func TestCreated(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, filter := newCreate(t, tt.learn, "/orders")
 			tt.r.Status = tt.status
-			var err error
-			switch part := c.Created(&tt.r); part {
-			case gate.NoPart:
-			case gate.HeaderPart:
-				if err = c.LearnHeader(t.Context(), tt.text); tt.learn.Header == "" && did(filter) != "abandoned" {
-					t.Error("its body is not read")
-				}
-			case gate.BodyPart:
-				err = c.LearnBody(t.Context(), []byte(tt.text), false)
+			if tt.learn.Header != "" {
+				tt.r.Header = order.HeaderList{{tt.learn.Header, tt.text}}
+			}
+			readsBody, err := answered(t, c, tt.r, tt.text, "")
+			if !readsBody && tt.learn.Header == "" && did(filter) != "abandoned" && did(filter) != "" {
+				t.Error("its body is not read")
 			}
 			if got := did(filter); got != tt.want {
 				t.Errorf("it did %q, want %q", got, tt.want)
@@ -151,7 +148,7 @@ func TestCreated(t *testing.T) {
 			if failed := strings.Contains(tt.want, "incomplete") || tt.want == "abandoned"; failed != (err != nil) {
 				t.Errorf("error %v", err)
 			}
-			if err := c.StreamEnded(t.Context(), nil); err != nil || did(filter) != tt.want {
+			if err := learned(t, c, gatetest.End(c)); err != nil || did(filter) != tt.want {
 				t.Errorf("its end did something too: %v, %s", err, did(filter))
 			}
 		})
@@ -171,9 +168,7 @@ func TestConflictNamedByTheRequest(t *testing.T) {
 		{422, 1, `{}`, ""},
 	} {
 		c, filter := newCreate(t, inBody, "/orders?id=7")
-		if c.Created(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: tt.attempts}) != gate.NoPart {
-			_ = c.LearnBody(t.Context(), []byte(tt.body), false)
-		}
+		_, _ = answered(t, c, gate.Response{Status: tt.status, Details: "via_upstream", Attempts: tt.attempts}, tt.body, "")
 		if got := did(filter); got != tt.want {
 			t.Errorf("%d after %d attempts, %s: it did %q, want %q", tt.status, tt.attempts, tt.body, got, tt.want)
 		}
@@ -201,10 +196,10 @@ func TestStreamEnded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, filter := newCreate(t, inBody, "/orders?id=7")
 			if tt.answer != nil {
-				c.Created(tt.answer)
+				gatetest.Answer(c, tt.answer)
 			}
 			for range 2 { // the second time changes nothing
-				if err := c.StreamEnded(t.Context(), tt.last); err != nil && tt.want == "" {
+				if err := learned(t, c, c.On(gate.Event{Kind: gate.StreamEnded, Response: tt.last})); err != nil && tt.want == "" {
 					t.Error(err)
 				}
 			}
@@ -217,20 +212,25 @@ func TestStreamEnded(t *testing.T) {
 
 // TestUnknownReason is what an operator reads.
 func TestUnknownReason(t *testing.T) {
-	c, filter := newCreate(t, inBody, "/orders")
-	c.Created(&gate.Response{Status: 504, Details: "response_timeout", Attempts: 1, AttemptHeader: -1})
-	_ = c.LearnHeader(t.Context(), "")
-	c.Created(&gate.Response{Status: 422, Attempts: -1, AttemptHeader: -1})
-	_ = c.LearnBody(t.Context(), nil, false)
-	c.Created(&gate.Response{Status: 201, Details: "via_upstream", Attempts: 2, AttemptHeader: -1})
-	_ = c.LearnBody(t.Context(), []byte(`{"id":1}`), false)
-	want := []string{
-		"the client or Envoy ended the call before the backend's answer: response_timeout",
-		"the answer is not JSON: Envoy does not report the origin of the answer",
-		"an earlier attempt may make another order: via_upstream after 2 attempts",
-	}
-	if !slices.Equal(filter.Journal.After("abandoned: "), want) {
-		t.Errorf("%q", filter.Journal.After("abandoned: "))
+	for want, tt := range map[string]struct {
+		r    gate.Response
+		body string
+	}{
+		"the client or Envoy ended the call before the backend's answer: response_timeout": {
+			gate.Response{Status: 504, Details: "response_timeout", Attempts: 1, AttemptHeader: -1}, "",
+		},
+		"the answer is not JSON: Envoy does not report the origin of the answer": {
+			gate.Response{Status: 422, Attempts: -1, AttemptHeader: -1}, "",
+		},
+		"an earlier attempt may make another order: via_upstream after 2 attempts": {
+			gate.Response{Status: 201, Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, `{"id":1}`,
+		},
+	} {
+		c, filter := newCreate(t, inBody, "/orders")
+		_, _ = answered(t, c, tt.r, tt.body, "")
+		if got := filter.Journal.After("abandoned: "); !slices.Equal(got, []string{want}) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
@@ -277,10 +277,12 @@ func TestLearnBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
-			if part := c.Created(&gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
-				t.Fatalf("part %d", part)
+			c.On(gate.Event{Kind: gate.Opened})
+			cut := map[bool]string{true: "large"}[tt.partial]
+			readsBody, err := answered(t, c, gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}, tt.body, cut)
+			if !readsBody {
+				t.Fatal("its body is not read")
 			}
-			err := c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
 			if (err == nil) != (tt.missed == "") {
 				t.Errorf("error %v", err)
 			}
@@ -345,25 +347,13 @@ func TestCreateByTable(t *testing.T) {
 			if tt.r.Header == nil {
 				tt.r.Header = order.HeaderList{}
 			}
-			switch part := c.Created(&tt.r); {
-			case part == gate.BodyPart:
-				switch body := []byte("<html>"); tt.cut {
-				case "slow":
-					_ = c.LearnBegun(t.Context(), body)
-				case "left":
-					_ = c.StreamEndedInBody(t.Context(), body)
-				default:
-					_ = c.LearnBody(t.Context(), body, tt.cut != "")
-				}
-			case part == gate.HeaderPart && (tt.want == "42" || tt.want == ""):
-				_ = c.LearnHeader(t.Context(), c.HeaderText(tt.r.Header))
-			default:
-				t.Errorf("part %d", part)
+			if readsBody, _ := answered(t, c, tt.r, "<html>", tt.cut); !readsBody && tt.want != "42" && tt.want != "" {
+				t.Error("its body is not read")
 			}
 			if got := did(filter); got != tt.want {
 				t.Errorf("it did %q, want %q", got, tt.want)
 			}
-			if c.MayCreate() {
+			if gatetest.End(c).Work != gate.NoWork {
 				t.Error("it may still create an order")
 			}
 		})
@@ -374,7 +364,7 @@ func TestCreateByTable(t *testing.T) {
 func TestLeavingByTable(t *testing.T) {
 	c, filter := newCreate(t, gate.Learn{}, "/orders")
 	filter.Tables = true
-	if err := c.StreamEnded(t.Context(), nil); err != nil || did(filter) != "" {
+	if err := learned(t, c, gatetest.End(c)); err != nil || did(filter) != "" {
 		t.Errorf("it did %q: %v", did(filter), err)
 	}
 }

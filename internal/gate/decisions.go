@@ -195,9 +195,9 @@ func (c *Call) report(d *Decision, span string) {
 func (c *Call) logged(d *Decision) LoggedDecision {
 	l := c.gate.logged(d, &c.origin)
 	ids := c.lockRequest.IDs
-	switch id := c.learnedID.Load(); {
-	case id != nil:
-		l.Order = plain(*id)
+	switch {
+	case c.learnedID != "":
+		l.Order = plain(c.learnedID)
 	case len(ids) > 0:
 		l.Order = plain(ids[0])
 	case d.ID != "":

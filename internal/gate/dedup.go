@@ -58,7 +58,7 @@ func (d *Dedup) unconfirmed() Verdict {
 
 // goesOn reports, without blocking, that a create goes on: its order is certainly new, the
 // backend chooses it, or it is in a body that was not passed on, which ext_proc sees
-// ([Call.RefuseByBody]).
+// (see Call.asksByBody).
 func (d *Dedup) goesOn(m *order.Match) bool {
 	return m.ID == "" || d.Filter.MayContain(m.ID) == presence.Absent
 }

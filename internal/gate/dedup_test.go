@@ -166,10 +166,10 @@ func TestDedupOfABodyIsCountedOnce(t *testing.T) {
 		req := create("")
 		req.Header, req.BodyState = order.HeaderList{{"content-type", "application/json"}, {"content-length", "10"}}, order.BodyUnseen
 		b.gate.Screen(t.Context(), req)
-		req.Body, req.BodyState = []byte(`{"id":"`+id+`"}`), order.BodyComplete
 		c := b.gate.Open(req)
-		if refused := c.RefuseByBody(t.Context()); refused != (len(want) == 2) {
-			t.Errorf("order %s: refused %v", id, refused)
+		req.Body, req.BodyState = []byte(`{"id":"`+id+`"}`), order.BodyComplete
+		if step := withBody(t, c, req); (step.Do == gate.Refuse) != (len(want) == 2) {
+			t.Errorf("order %s: %+v", id, step)
 		}
 		if diff := cmp.Diff(want, b.record.Lines()); diff != "" {
 			t.Errorf("order %s (-want +got):\n%s", id, diff)
@@ -237,11 +237,10 @@ func TestRefusedDuplicateTeachesNothing(t *testing.T) {
 	if !call.NeedsAnswer {
 		t.Fatalf("%+v", call)
 	}
-	if part := call.Created(&gate.Response{Status: 201, Attempts: 1, Details: "via_upstream"}); part != gate.HeaderPart {
-		t.Fatalf("part %d", part)
-	}
-	if err := call.LearnHeader(t.Context(), "5"); err != nil {
-		t.Fatal(err)
+	call.On(gate.Event{Kind: gate.Opened})
+	answer := gate.Response{Status: 201, Attempts: 1, Details: "via_upstream", Header: order.HeaderList{{"x-order-id", "5"}}}
+	if readsBody, err := answered(t, call, answer, "", ""); readsBody || err != nil {
+		t.Fatalf("its body is read: %v; %v", readsBody, err)
 	}
 	if diff := cmp.Diff([]string{"5"}, b.filter.Journal.After("learn ")); diff != "" {
 		t.Error("learned (-want +got):\n" + diff)

@@ -7,5 +7,11 @@ const (
 	MaxTokenBytes = maxTokenBytes
 )
 
+// Lease returns the lease of a call.
+func (c *Call) Lease() Lease { return c.lease }
+
+// LearnErr returns the error with which a new order was learned.
+func (e *Event) LearnErr() error { return e.learned.err }
+
 // ClientOf is clientOf.
 func ClientOf(address string) string { return clientOf(address) }

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,13 +66,15 @@ func TestCreatesThatFailed(t *testing.T) {
 			if tt.r.Details, tt.r.Attempts = "via_upstream", max(1, tt.r.Attempts); tt.r.Header == nil {
 				tt.r.Header = order.HeaderList{}
 			}
-			switch c.Created(&tt.r) {
-			case gate.BodyPart:
-				_ = c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
-			case gate.HeaderPart:
+			c.On(gate.Event{Kind: gate.Opened})
+			step := gatetest.Answer(c, &tt.r)
+			if step.Work == gate.LearnOrder {
 				t.Error("the body is not asked for")
 			}
-			if err := c.StreamEnded(t.Context(), nil); err != nil {
+			if step.Do == gate.ReadResponse {
+				_ = learned(t, c, c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(tt.body), End: !tt.partial, Cut: tt.partial}))
+			}
+			if err := learned(t, c, gatetest.End(c)); err != nil {
 				t.Error(err)
 			}
 			if got := did(filter); got != tt.want {
@@ -116,19 +119,22 @@ func TestFailuresAreNotStored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var log strings.Builder
+			g.LogProblems(gate.NewProblems(slog.New(slog.NewTextHandler(&log, nil))))
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-			c.Granted(gatetest.Acquire(t.Context(), c))
+			gatetest.Settle(t.Context(), c)
 			if tt.name == "encoded" {
 				header = order.HeaderList{{"content-encoding", "gzip"}}
 			}
-			c.Answered(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1, Header: header})
-			c.AnswerBody([]byte(tt.body))
-			step := c.Finished()
-			if !strings.Contains(step.NotStored, tt.want) || (step.NotStored == "") != (tt.want == "") {
-				t.Errorf("not stored: %q", step.NotStored)
+			gatetest.Answer(c, &gate.Response{Status: tt.status, Details: "via_upstream", Attempts: 1, Header: header})
+			step := c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(tt.body), End: true})
+			if !strings.Contains(log.String(), tt.want) || (log.Len() == 0) != (tt.want == "") {
+				t.Errorf("not stored: %q", log.String())
 			}
-			_ = gatetest.Store(c)
-			c.Ended()
+			if step.Work == gate.Store {
+				gatetest.Work(t.Context(), c, step)
+			}
+			gatetest.End(c)
 			if len(lock.Texts) != 0 != tt.stored {
 				t.Errorf("stored are %q", lock.Texts)
 			}
@@ -149,10 +155,10 @@ func TestUndoIsDoneByItsAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-		c.Granted(gatetest.Acquire(t.Context(), c))
-		c.Answered(&gate.Response{Status: status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
-		c.Finished()
-		c.Ended()
+		gatetest.Settle(t.Context(), c)
+		gatetest.Answer(c, &gate.Response{Status: status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+		gatetest.Finish(c)
+		gatetest.End(c)
 		if got := strings.Contains(strings.Join(lock.Journal.Lines(), ","), "keep suspended"); got != kept {
 			t.Errorf("%d: it stays suspended: %t", status, got)
 		}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -230,6 +231,7 @@ type Gate struct {
 	refusals    *RecentRefusals // nil: none are kept
 	decisions   DecisionLog     // nil: there is none
 	tracer      Tracer          // nil: there is none
+	problems    *Problems       // of calls
 	describes   bool            // decisions, to Envoy
 
 	encodedActions [][Actions][]byte // by rule: see Metadata
@@ -252,7 +254,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
+	g := &Gate{problems: NewProblems(slog.New(slog.DiscardHandler)), describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
 	g.encodedActions = make([][Actions][]byte, len(policies))
 	for i := range policies {
 		g.encodedActions[i] = encodeActions(policies[i].Rule.Name)

@@ -187,10 +187,6 @@ func isKnownGRPC(text string) bool {
 	return true
 }
 
-// GRPCTrailers reports the result of [GRPCStatusIn] for the trailers of an answer. Call it
-// before Finished.
-func (c *Call) GRPCTrailers(status string) { c.grpcStatus = status }
-
 // isUnfinished reports whether the end of an answer leaves the outcome of a gRPC call unknown.
 func (c *Call) isUnfinished() bool {
 	return c.grpcAnswer && !isKnownGRPC(c.grpcStatus)

@@ -148,7 +148,9 @@ func grpcCall(t *testing.T, b *bench, target string) *gate.Call {
 	t.Helper()
 	c := b.gate.Open(order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"content-type", "application/grpc"}}, BodyState: order.BodyComplete})
 	if c.NeedsLock {
-		c.Granted(gatetest.Acquire(t.Context(), c))
+		gatetest.Settle(t.Context(), c)
+	} else {
+		c.On(gate.Event{Kind: gate.Opened})
 	}
 	return c
 }
@@ -163,11 +165,10 @@ func TestGRPCByItsAnswer(t *testing.T) {
 		}{{true, "0", "release"}, {true, "14", "hold"}, {true, "", "hold"}, {false, "", "release"}, {false, "14", "release"}} {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{{"content-type", contentType}}, BodyState: order.BodyComplete})
-			c.Granted(gatetest.Acquire(t.Context(), c))
-			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: tt.grpc})
-			c.GRPCTrailers(tt.status)
-			c.Finished()
-			c.Ended()
+			gatetest.Settle(t.Context(), c)
+			gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: tt.grpc})
+			c.On(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: tt.status})
+			gatetest.End(c)
 			if got := b.lock.Journal.Short(); got != "acquire 42, "+tt.want {
 				t.Errorf("request %s, %+v: %s", contentType, tt, got)
 			}
@@ -187,7 +188,7 @@ func TestGRPCOutcomes(t *testing.T) {
 			b := newBench(t, false)
 			c := grpcCall(t, b, "/orders/42/settle")
 			answer(c)
-			c.Ended()
+			gatetest.End(c)
 			if got := b.lock.Journal.Short(); got != "acquire 42, "+want {
 				t.Errorf("grpc-status %q %s: %s, want %s", status, how, got, want)
 			}
@@ -195,45 +196,39 @@ func TestGRPCOutcomes(t *testing.T) {
 		end("in headers", func(c *gate.Call) {
 			alone := known
 			alone.Ended, alone.GRPCStatus = true, status
-			c.Answered(&alone)
-			c.Finished()
+			gatetest.Answer(c, &alone)
+			gatetest.Finish(c)
 		})
 		end("in trailers", func(c *gate.Call) {
-			c.Answered(&known)
-			c.GRPCTrailers(status)
-			c.Finished()
+			gatetest.Answer(c, &known)
+			c.On(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: status})
 		})
 	}
 	for how, answer := range map[string]func(c *gate.Call){
 		"a status in headers that do not end the answer": func(c *gate.Call) {
 			early := known
 			early.GRPCStatus = "0"
-			c.Answered(&early)
-			c.Finished()
+			gatetest.Answer(c, &early)
+			gatetest.Finish(c)
 		},
-		"no end": func(c *gate.Call) {
-			c.Answered(&known)
-			c.GRPCTrailers("0")
-		},
+		"no end": func(c *gate.Call) { gatetest.Answer(c, &known) },
 		"a second attempt": func(c *gate.Call) {
 			again := known
 			again.Attempts = 2
-			c.Answered(&again)
-			c.GRPCTrailers("0")
-			c.Finished()
+			gatetest.Answer(c, &again)
+			c.On(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: "0"})
 		},
 		"a gateway": func(c *gate.Call) {
 			gateway := known
 			gateway.Status = 502
-			c.Answered(&gateway)
-			c.GRPCTrailers("0")
-			c.Finished()
+			gatetest.Answer(c, &gateway)
+			c.On(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: "0"})
 		},
 	} {
 		b := newBench(t, false)
 		c := grpcCall(t, b, "/orders/42/settle")
 		answer(c)
-		c.Ended()
+		gatetest.End(c)
 		if got := b.lock.Journal.Short(); got != "acquire 42, hold" {
 			t.Errorf("%s: %s", how, got)
 		}
@@ -241,9 +236,9 @@ func TestGRPCOutcomes(t *testing.T) {
 	// Envoy's own answer to a call that it has not sent.
 	b := newBench(t, false)
 	c := grpcCall(t, b, "/orders/42/settle")
-	c.Answered(&gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPC: true, GRPCStatus: "14"})
-	c.Finished()
-	c.Ended()
+	gatetest.Answer(c, &gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPC: true, GRPCStatus: "14"})
+	gatetest.Finish(c)
+	gatetest.End(c)
 	if got := b.lock.Journal.Short(); got != "acquire 42, release" {
 		t.Errorf("not forwarded: %s", got)
 	}
@@ -294,11 +289,12 @@ func TestGRPCCreates(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := g.Open(order.Request{Method: "POST", Target: "/shop.Orders/Create", Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-order-id", "5"}}, BodyState: order.BodyComplete})
-		part := c.Created(&gate.Response{Status: tt.http, Details: "via_upstream", Attempts: 1, Ended: tt.ended, GRPC: tt.http == 200, GRPCStatus: tt.status})
-		if part != gate.NoPart {
-			_ = c.LearnHeader(t.Context(), tt.text)
-		}
-		_ = c.StreamEnded(t.Context(), nil)
+		c.On(gate.Event{Kind: gate.Opened})
+		_, _ = answered(t, c, gate.Response{
+			Status: tt.http, Details: "via_upstream", Attempts: 1, Ended: tt.ended, GRPC: tt.http == 200, GRPCStatus: tt.status,
+			Header: order.HeaderList{{"x-new", tt.text}},
+		}, "", "")
+		_ = learned(t, c, gatetest.End(c))
 		if got := b.filter.Journal.Short(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
@@ -309,11 +305,8 @@ func TestGRPCCreates(t *testing.T) {
 func TestGRPCCreateThatLearnsFromJSON(t *testing.T) {
 	b := newBench(t, false)
 	c := grpcCall(t, b, "/orders")
-	if part := c.Created(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: true}); part != gate.BodyPart {
-		t.Fatalf("part %v", part)
-	}
-	err := c.LearnBody(t.Context(), []byte("\x00\x00\x00\x00\x03\x0a\x01x"), false)
-	if err == nil || !strings.Contains(err.Error(), "response_header") || b.filter.Journal.Short() != "incomplete" {
+	readsBody, err := answered(t, c, gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, GRPC: true}, "\x00\x00\x00\x00\x03\x0a\x01x", "")
+	if !readsBody || err == nil || !strings.Contains(err.Error(), "response_header") || b.filter.Journal.Short() != "incomplete" {
 		t.Errorf("error %v, did %s", err, b.filter.Journal.Short())
 	}
 }
@@ -327,8 +320,13 @@ func TestGRPCAccept(t *testing.T) {
 			Method: "POST", Target: target, BodyState: order.BodyComplete,
 			Header: order.HeaderList{{"content-type", "application/grpc"}, {"accept", "text/xml"}},
 		})
-		if got := c.Accept(); got != "text/xml, */*;q=0.1" {
+		step := c.On(gate.Event{Kind: gate.Opened})
+		if step.Work == gate.Acquire {
+			step = gatetest.Work(t.Context(), c, step)
+		}
+		if got := step.Set[0]; got != (gate.Header{Name: gate.HeaderAccept, Value: "text/xml, */*;q=0.1"}) {
 			t.Errorf("%s: Accept is %q", target, got)
 		}
+		gatetest.End(c)
 	}
 }

@@ -69,9 +69,9 @@ func FenceText(lease Lease) string {
 	return string(text)
 }
 
-// LeaseHeaders returns the headers that describe the call's lease to the backend.
-func (c *Call) LeaseHeaders(lease Lease) [leaseHeaderCount]Header {
-	return [leaseHeaderCount]Header{
+// leaseHeaders returns the headers that describe the call's lease to the backend.
+func (c *Call) leaseHeaders(lease Lease) []Header {
+	return []Header{
 		{HeaderKey, c.Key()}, {HeaderFence, FenceText(lease)},
 		{HeaderLease, lease.Owner()}, {HeaderVerdict, c.Decision.Verdict.String()},
 	}
@@ -85,7 +85,7 @@ const (
 	envoyHeaderBytes, envoyHeaders = 4 << 10, 20
 )
 
-// leaseHeaderCount is the number of headers that LeaseHeaders returns.
+// leaseHeaderCount is the number of headers that leaseHeaders returns.
 const leaseHeaderCount = 4
 
 // maxFenceBytes bounds the text of FenceText for one order, in bytes: a signed number of 64

@@ -73,21 +73,21 @@ func TestLimit(t *testing.T) {
 	if c.Key() != "order:42" || c.LimitKey() != "merchant:7" {
 		t.Errorf("keys %q and %q", c.Key(), c.LimitKey())
 	}
-	step := c.Granted(gatetest.Acquire(t.Context(), c))
-	if !step.Forward || gate.FenceText(step.Lease) != "5" || step.Lease.Owner() != "order-owner+merchant-owner" {
+	step := gatetest.Settle(t.Context(), c)
+	if step.Do != gate.PassRequest || gate.FenceText(c.Lease()) != "5" || c.Lease().Owner() != "order-owner+merchant-owner" {
 		t.Errorf("granted: %+v", step)
 	}
-	c.Answered(&gate.Response{Details: "via_upstream", Attempts: 1})
-	c.Finished()
-	c.Ended()
+	gatetest.Answer(c, &gate.Response{Details: "via_upstream", Attempts: 1})
+	gatetest.Finish(c)
+	gatetest.End(c)
 	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
 }
 
 func TestLimitHolds(t *testing.T) {
 	b := newLimitBench(t)
 	c := b.open()
-	step := c.Granted(gatetest.Acquire(t.Context(), c))
-	step.Lease.Hold("why")
+	gatetest.Settle(t.Context(), c)
+	c.Lease().Hold("why")
 	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant hold: why", "order hold: why")
 }
 
@@ -97,7 +97,7 @@ func TestLimitBusy(t *testing.T) {
 		b := newLimitBench(t)
 		b.permit.Err = err
 		c := b.open()
-		if step := c.Granted(gatetest.Acquire(t.Context(), c)); !step.Refuse || c.Decision.Verdict != verdict {
+		if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != verdict {
 			t.Errorf("%v: %+v, verdict %s", err, step, c.Decision.Verdict)
 		}
 		b.wantDid(t, "order acquire 42", "merchant acquire 7", "order release")
@@ -105,7 +105,7 @@ func TestLimitBusy(t *testing.T) {
 	b := newLimitBench(t)
 	b.order.Err = gate.ErrBusy
 	c := b.open()
-	c.Granted(gatetest.Acquire(t.Context(), c))
+	gatetest.Settle(t.Context(), c)
 	b.wantDid(t, "order acquire 42")
 }
 
@@ -125,7 +125,7 @@ func TestLimitWithinAnother(t *testing.T) {
 			b := newLimitBench(t)
 			b.order.Enters = tt.holds
 			c := b.open([2]string{gate.HeaderLease, tt.lease})
-			step := c.Granted(gatetest.Acquire(t.Context(), c))
+			gatetest.Settle(t.Context(), c)
 			presented, _, _ := strings.Cut(tt.lease, "+")
 			want := []string{"order acquire 42"}
 			if presented != "" {
@@ -135,7 +135,7 @@ func TestLimitWithinAnother(t *testing.T) {
 				want = append(want, "merchant presents "+tt.permit)
 			}
 			b.wantDid(t, want...)
-			if got := step.Lease.Owner(); got != tt.owner {
+			if got := c.Lease().Owner(); got != tt.owner {
 				t.Errorf("owner %q, want %q", got, tt.owner)
 			}
 		})
@@ -148,9 +148,9 @@ func TestLimitLost(t *testing.T) {
 	for _, which := range []string{"order", "permit", "none"} {
 		b := newLimitBench(t)
 		c := b.open()
-		c.Granted(gatetest.Acquire(t.Context(), c))
+		gatetest.Settle(t.Context(), c)
 		lost := make(chan struct{})
-		c.NotifyLost(func() { close(lost) })
+		c.Start(t.Context(), gate.Watch, func(gate.Event) { close(lost) })
 		switch which {
 		case "order":
 			b.order.Lose()
@@ -159,7 +159,7 @@ func TestLimitLost(t *testing.T) {
 			b.permit.Lose()
 			<-lost
 		}
-		c.Ended()
+		gatetest.End(c)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestLimitLostMeanwhile(t *testing.T) {
 	b := newLimitBench(t)
 	b.order.Lose()
 	c := b.open()
-	if step := c.Granted(gatetest.Acquire(t.Context(), c)); !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
+	if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
 		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
 	}
 	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")

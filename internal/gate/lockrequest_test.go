@@ -62,12 +62,12 @@ func TestSeveralOrders(t *testing.T) {
 		Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "application/json"}},
 		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
 	})
-	step := c.Granted(gatetest.Acquire(t.Context(), c))
+	gatetest.Settle(t.Context(), c)
 	if diff := cmp.Diff([]gate.LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.Requests()); diff != "" {
 		t.Error("requests (-want +got):\n" + diff)
 	}
-	if c.Key() != "lock:1,lock:20,lock:3" || gate.FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
-		t.Errorf("key %q, fence %q, owner %q", c.Key(), gate.FenceText(step.Lease), step.Lease.Owner())
+	if c.Key() != "lock:1,lock:20,lock:3" || gate.FenceText(c.Lease()) != "7,8,9" || c.Lease().Owner() != "owner" {
+		t.Errorf("key %q, fence %q, owner %q", c.Key(), gate.FenceText(c.Lease()), c.Lease().Owner())
 	}
 }
 
@@ -82,9 +82,9 @@ func BenchmarkSettle(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := g.Open(req)
-		c.Granted(gatetest.Acquire(ctx, c))
-		c.Answered(known)
-		c.Ended()
+		gatetest.Settle(ctx, c)
+		gatetest.Answer(c, known)
+		gatetest.End(c)
 	}
 }
 

@@ -29,17 +29,17 @@ func TestLeaseLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, tt.observe)
 				c := settleCall(b)
-				if !c.Granted(gatetest.Acquire(t.Context(), c)).Forward {
+				if gatetest.Settle(t.Context(), c).Do != gate.PassRequest {
 					t.Fatal("it is not forwarded")
 				}
 				if tt.answered {
-					c.Answered(known)
+					gatetest.Answer(c, known)
 				}
 				if !tt.maximum {
 					b.lock.Lose()
 				}
 				time.Sleep(time.Hour) // of the bubble
-				if got := c.LeaseLost().Refuse; got != tt.refuse {
+				if got := c.On(gate.Event{Kind: gate.LeaseLost}).Do == gate.Refuse; got != tt.refuse {
 					t.Errorf("refused: %t, want %t", got, tt.refuse)
 				}
 				if lost := slices.Contains(b.record.Lines(), "2 settle lost"); lost != tt.refuse {
@@ -48,10 +48,10 @@ func TestLeaseLost(t *testing.T) {
 				if b.record.Took() != 0 {
 					t.Errorf("decisions took %v", b.record.Took())
 				}
-				if c.LeaseLost().Refuse {
+				if c.On(gate.Event{Kind: gate.LeaseLost}).Do == gate.Refuse {
 					t.Error("it is refused twice")
 				}
-				c.Ended()
+				gatetest.End(c)
 			})
 		})
 	}
@@ -67,10 +67,10 @@ func TestGrantedTooLate(t *testing.T) {
 		t.Fatal(g.Err)
 	}
 	b.lock.Lose()
-	if step := c.Granted(g); step.Forward || !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
+	if step := gatetest.Granted(c, g); step.Do == gate.PassRequest || step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
 		t.Errorf("%+v, %v", step, c.Decision.Verdict)
 	}
-	c.Ended()
+	gatetest.End(c)
 	if lines := b.lock.Journal.Lines(); !slices.Contains(lines, "release") {
 		t.Errorf("the lock: %q", lines)
 	}

@@ -63,8 +63,8 @@ func TestMatchedOnce(t *testing.T) {
 		for adapter, open := range map[string]func(req, whole order.Request) *gate.Call{
 			"ext_proc": func(req, whole order.Request) *gate.Call {
 				c := g.Open(req)
-				if c.NeedsBody {
-					c = c.WithBody(whole)
+				if c.On(gate.Event{Kind: gate.Opened}); c.NeedsBody {
+					c.On(gate.Event{Kind: gate.RequestBody, Request: &whole})
 				}
 				return c
 			},

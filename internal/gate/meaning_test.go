@@ -108,9 +108,9 @@ func TestLookedUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.r.Details, tt.r.Attempts = "via_upstream", 1
-			c := Call{gate: g, policy: &g.policies[0], watchedID: "42"}
-			if c.Answered(&tt.r).ReadBody {
-				c.LookupBody([]byte(tt.body), true)
+			c := Call{gate: g, policy: &g.policies[0], watchedID: "42", stage: atBackend}
+			if c.On(Event{Kind: ResponseHeaders, Response: &tt.r}).Do == ReadResponse {
+				c.On(Event{Kind: ResponseBody, Body: []byte(tt.body), End: true})
 			}
 			if got := slices.Equal(notFound, []string{"42"}); got != tt.want || len(notFound) > 1 {
 				t.Errorf("not found are %q", notFound)

@@ -157,15 +157,18 @@ func (g *Gate) Metadata(d *Decision) (m Metadata, ok bool) {
 	}, true
 }
 
-// Metadata is [Gate.Metadata] for a call. The outcome is there if it is final already: see News.
-func (c *Call) Metadata() (m Metadata, ok bool) {
+// metadata is [Gate.Metadata] for a call; nil: nothing was decided. The outcome is there if it is final
+// already: see news.
+func (c *Call) metadata() *Metadata {
 	d := &c.Decision
 	if d.Verdict == VerdictNone {
 		d = &c.screened
 	}
-	if m, ok = c.gate.Metadata(d); !ok {
-		return m, false
+	decided, ok := c.gate.Metadata(d)
+	if !ok {
+		return nil
 	}
+	m := &decided
 	m.Order = c.orders()
 	if c.lease != nil {
 		m.Fence = cut(FenceText(c.lease))
@@ -173,25 +176,27 @@ func (c *Call) Metadata() (m Metadata, ok bool) {
 	if c.NeedsLock && c.bracket.isFinal() && (c.lease != nil || !c.policy.Observe) {
 		m.Outcome = c.bracket.outcome.String()
 	}
-	return m, true
+	return m
 }
 
-// News returns, once, the metadata of what has become final since the call was forwarded: its outcome,
-// or its new order.
-func (c *Call) News() (m Metadata, ok bool) {
-	if !c.gate.describes {
-		return m, false
+// news returns, once, the metadata of what has become final since the call was forwarded: its outcome,
+// or its new order; nil: nothing has.
+func (c *Call) news() *Metadata {
+	outcome := !c.toldOutcome && c.lease != nil && c.bracket.isFinal()
+	order := !c.toldOrder && c.learnedID != ""
+	if !c.gate.describes || !outcome && !order {
+		return nil
 	}
-	if !c.toldOutcome && c.lease != nil && c.bracket.isFinal() {
-		c.toldOutcome, ok = true, true
-		m.Outcome = c.bracket.outcome.String()
+	m := new(Metadata)
+	if outcome {
+		c.toldOutcome, m.Outcome = true, c.bracket.outcome.String()
 	}
-	if id := c.learnedID.Load(); id != nil && !c.toldOrder {
-		c.toldOrder, ok = true, true
-		m.Rule, m.Action, m.Order = c.Rule(), ActionCreate.String(), plain(*id)
+	if order {
+		c.toldOrder = true
+		m.Rule, m.Action, m.Order = c.Rule(), ActionCreate.String(), plain(c.learnedID)
 		m.encoded[0] = c.gate.encodedActions[c.Decision.Rule][ActionCreate]
 	}
-	return m, ok
+	return m
 }
 
 // isFinal reports whether no later event of the stream changes the outcome.

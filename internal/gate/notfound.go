@@ -58,25 +58,27 @@ func (p *Policy) ReadsAnswer(d *Decision) bool {
 	return d.Verified || !d.Refused && !p.HasCalls() && p.Lookup != nil && p.Lookup.OnNotFound != nil && p.Answers.saysAbsent()
 }
 
-// lookedUp reads the headers of the answer to a lookup, which may have to wait for its body.
-func (c *Call) lookedUp(r *Response) Step {
+// onLookedUp handles the headers of the answer to a lookup, which may have to wait for its body.
+func (c *Call) onLookedUp(r *Response) Step {
 	c.readings, c.notFound = c.policy.Answers.readLookup(r), r.notFound()
 	if c.readings.pending() && !r.Ended {
-		return Step{ReadBody: true}
+		c.stage = atCollect
+		return Step{Do: ReadResponse, Show: ShowBody}
 	}
-	return c.LookupBody(nil, r.Ended)
+	return c.onLookupRead(nil, r.Ended)
 }
 
-// LookupBody reads the body of the answer to a lookup. Whole means that the body is all of it. The
+// onLookupRead handles the body of the answer to a lookup. Whole means that the body is all of it. The
 // client of a sample gets the answer of a refusal if neither the backend nor the filter has the
 // order.
-func (c *Call) LookupBody(body []byte, whole bool) Step {
+func (c *Call) onLookupRead(body []byte, whole bool) Step {
 	absent := c.policy.lookedUp(c.watchedID, c.readings.ofLookup(body, whole, c.notFound))
 	if absent && c.sampled {
 		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
 		c.log(&c.Decision)
+		return c.refuse(nil)
 	}
-	return Step{Refuse: absent && c.sampled}
+	return c.pass()
 }
 
 // lookedUp takes the meaning of the backend's answer to a lookup. It reports whether neither the

@@ -91,7 +91,7 @@ func TestNotFound(t *testing.T) {
 			g, notFound := newLookupGate(t)
 			call := g.Open(req)
 			if call.Decision.Action == gate.ActionLookup && call.NeedsAnswer {
-				if step := call.Answered(tc.answer); step != (gate.Step{}) {
+				if step := gatetest.Answer(call, tc.answer); step.Do != gate.PassResponse || !step.Done {
 					t.Errorf("step %+v", step)
 				}
 			} else if tc.notFound != "" {
@@ -116,7 +116,7 @@ func TestNotFoundCopiesTheID(t *testing.T) {
 	target := []byte("/orders/42")
 	call := g.Open(order.Request{Method: "GET", Target: unsafe.String(&target[0], len(target))})
 	copy(target, "/orders/99")
-	call.Answered(&gate.Response{Status: 404, Details: "via_upstream", Attempts: 1})
+	gatetest.Answer(call, &gate.Response{Status: 404, Details: "via_upstream", Attempts: 1})
 	if diff := cmp.Diff([]string{"42"}, *notFound); diff != "" {
 		t.Error("(-want +got):\n" + diff)
 	}

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,16 +18,16 @@ func TestOnceAfterALoss(t *testing.T) {
 	lock, record := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, &gatetest.Recorder{}
 	g := settleOnce(t, lock, record)
 	c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-	c.Granted(gatetest.Acquire(t.Context(), c))
-	if !c.LeaseLost().Refuse {
+	gatetest.Settle(t.Context(), c)
+	if c.On(gate.Event{Kind: gate.LeaseLost}).Do != gate.Refuse {
 		t.Fatal("the call goes on")
 	}
-	c.Answered(&gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
-	if step := c.Finished(); !step.Store {
+	step := gatetest.Answer(c, &gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+	if step.Work != gate.Store {
 		t.Fatalf("%+v, %q", step, record.Lines())
 	}
-	_ = gatetest.Store(c)
-	c.Ended()
+	gatetest.Work(t.Context(), c, step)
+	gatetest.End(c)
 	if len(lock.Texts) != 1 {
 		t.Errorf("stored are %q", lock.Texts)
 	}
@@ -37,12 +38,16 @@ func TestOnceIsDecidedOnce(t *testing.T) {
 	record := &gatetest.Recorder{}
 	g := settleOnce(t, &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}, record)
 	c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
-	c.Granted(gatetest.Acquire(t.Context(), c))
-	c.Answered(&gate.Response{Status: 400, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"content-length", "2"}}})
-	if !c.AnswerBody([]byte("no")) || c.Finished().NotStored == "" || c.Finished().NotStored != "" {
-		t.Error("it is decided at another time, or twice")
+	gatetest.Settle(t.Context(), c)
+	gatetest.Answer(c, &gate.Response{Status: 400, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"content-length", "2"}}})
+	var log strings.Builder
+	g.LogProblems(gate.NewProblems(slog.New(slog.NewTextHandler(&log, nil))))
+	c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte("no")})
+	if log.Len() == 0 {
+		t.Error("it is not decided by its Content-Length")
 	}
-	c.Ended()
+	gatetest.Finish(c)
+	gatetest.End(c)
 	n := 0
 	for _, line := range record.Lines() {
 		if strings.Contains(line, "once") {
@@ -84,15 +89,15 @@ func TestOnceVaries(t *testing.T) {
 			lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
 			g := settleOnce(t, lock, &gatetest.Recorder{})
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.first, BodyState: order.BodyComplete})
-			c.Granted(gatetest.Acquire(t.Context(), c))
-			c.Answered(&gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"vary", tt.vary}}, Ended: true})
-			if step := c.Finished(); !step.Store {
+			gatetest.Settle(t.Context(), c)
+			step := gatetest.Answer(c, &gate.Response{Status: 204, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"vary", tt.vary}}, Ended: true})
+			if step.Work != gate.Store {
 				t.Fatalf("%+v", step)
 			}
-			_ = gatetest.Store(c)
-			c.Ended()
+			gatetest.Work(t.Context(), c, step)
+			gatetest.End(c)
 			again := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.second, BodyState: order.BodyComplete})
-			again.Granted(gatetest.Acquire(t.Context(), again))
+			gatetest.Settle(t.Context(), again)
 			if got := again.Decision.Verdict; got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
@@ -107,16 +112,16 @@ func TestOnceBySessionInPath(t *testing.T) {
 	g.Policies()[0].Settle.Once.Scope = []string{"authorization", "cookie"}
 	open := func(target string, header order.HeaderList) (*gate.Call, gate.Step) {
 		c := g.Open(order.Request{Method: "POST", Target: target, Header: header, BodyState: order.BodyComplete})
-		return c, c.Granted(gatetest.Acquire(t.Context(), c))
+		return c, gatetest.Settle(t.Context(), c)
 	}
 	settle := func(target string, header order.HeaderList) {
 		c, _ := open(target, header)
-		c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
-		if !c.Finished().Store {
+		step := gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
+		if step.Work != gate.Store {
 			t.Fatal("the answer is not stored")
 		}
-		_ = gatetest.Store(c)
-		c.Ended()
+		gatetest.Work(t.Context(), c, step)
+		gatetest.End(c)
 	}
 	settle("/orders/42/settle;jsessionid=4F?a=1", nil)
 	for target, want := range map[string]gate.Verdict{
@@ -183,11 +188,9 @@ func TestOnceByToken(t *testing.T) {
 			Method: "POST", Target: "/confirm", BodyState: order.BodyComplete,
 			Header: order.HeaderList{{"authorization", header}, {"cookie", "a=b; t=" + cookie}},
 		})
-		if c.Granted(gatetest.Acquire(t.Context(), c)); c.Decision.Verdict == gate.VerdictAcquired {
-			c.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})
-			_ = c.Finished()
-			_ = gatetest.Store(c)
-			c.Ended()
+		if gatetest.Settle(t.Context(), c); c.Decision.Verdict == gate.VerdictAcquired {
+			gatetest.Work(t.Context(), c, gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true}))
+			gatetest.End(c)
 		}
 		return c
 	}
@@ -223,11 +226,11 @@ func TestObservedUndoGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, begun := g.Open(order.Request{Method: "POST", Target: "/orders/42/undo", BodyState: order.BodyComplete}), time.Now()
-		step := c.Granted(gatetest.Acquire(t.Context(), c))
-		if took := time.Since(begun); !step.Forward || took > 3*time.Second {
+		step := gatetest.Settle(t.Context(), c)
+		if took := time.Since(begun); step.Do != gate.PassRequest || took > 3*time.Second {
 			t.Errorf("after %v: %+v", took, step)
 		}
-		c.Ended()
+		gatetest.End(c)
 	})
 }
 

@@ -13,10 +13,10 @@ import (
 // one command, so that Envoy waits for it as for any other call.
 const markTimeout = 2 * time.Second
 
-// Acquire acquires the call's locks, and then decides what another call of the order may have
+// acquire acquires the call's locks, and then decides what another call of the order may have
 // changed until then. It does not block. It calls then once, in another goroutine, which is for that
-// alone: pass the result to Granted, even after Ended.
-func (c *Call) Acquire(ctx context.Context, then func(Grant)) {
+// alone.
+func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 	cancel := func() {}
 	if c.marks() { // it goes on even so
 		ctx, cancel = context.WithTimeout(ctx, markTimeout)
@@ -254,39 +254,17 @@ func (c *Call) AnswerPlaces() (places []AnswerPlace) {
 	return places
 }
 
-// KeepsAnswer reports whether the call may store its answer. The adapter then reports the
-// headers of the answer, and each piece of its body ([Call.AnswerBody]).
-func (c *Call) KeepsAnswer() bool { return c.once != nil }
-
-// IsAnswerEmpty reports, after Answered, that a client takes the answer for complete by its
-// headers: Content-Length is 0. Call Finished before they are passed on.
-func (c *Call) IsAnswerEmpty() bool { return c.once != nil && c.once.length == 0 }
-
-// AnswerBody reports a piece of the answer's body. It returns true for the last piece, if Envoy
-// may report the end too late: call Finished before it is passed on.
-func (c *Call) AnswerBody(chunk []byte) (last bool) {
-	return c.once != nil && !c.once.decided && c.once.add(chunk)
-}
-
-// AnswerTrailers reports that the answer ends in trailers. A stored answer has none.
-func (c *Call) AnswerTrailers() {
-	if c.once != nil && !c.once.decided {
-		c.once.unfit = "it ends in trailers"
-	}
-}
-
 // finishOnce decides what is stored. If anything is, the call is closed, and its locks are
-// released by Store.
-func (c *Call) finishOnce() Step {
+// released by store. Otherwise why tells the log the reason; "": there is nothing to store.
+func (c *Call) finishOnce() (stores bool, why string) {
 	if c.once == nil || c.once.decided || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
-		return Step{}
+		return false, ""
 	}
 	o := c.once
 	o.decided, o.grpcFailed = true, c.grpcAnswer && c.grpcStatus != "0"
-	var step Step
 	o.both(func(once *Once) {
-		result, why := o.check(once)
-		step.NotStored = cmp.Or(step.NotStored, why)
+		result, unfit := o.check(once)
+		why = cmp.Or(why, unfit)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
 			if c.orderLease != nil && len(once.Forget) > 0 && !o.failed() {
@@ -312,17 +290,16 @@ func (c *Call) finishOnce() Step {
 		}
 		o.changes = append(o.changes, change)
 	})
-	if step.Store = len(o.changes) > 0; step.Store {
-		c.bracket.on(storing, OutcomeKnown)
+	if len(o.changes) == 0 {
+		return false, why
 	}
-	return step
+	c.bracket.on(storing, OutcomeKnown)
+	return true, why
 }
 
-// Store releases the call's locks and stores its answer. Call it once after [Call.Finished] has
-// requested it, and pass the end of the answer on afterwards: a client that has seen all of an
-// answer gets it again. It does not block. It calls then once, in another goroutine, when Redis has
-// replied. With an error, the answer may be missing.
-func (c *Call) Store(then func(error)) {
+// store releases the call's locks and stores its answer. It does not block. It calls then once, in another
+// goroutine, when Redis has replied. With an error, the answer may be missing.
+func (c *Call) store(then func(error)) {
 	for _, change := range c.once.changes {
 		lease := c.orderLease
 		if change.once.Key != nil {
@@ -336,13 +313,10 @@ func (c *Call) Store(then func(error)) {
 			lease.StoreAnswer(c.storedName(change.once), change.text, change.brief, change.once.Keep)
 		}
 	}
-	c.release(func(err error) {
-		c.afterStore(err)
-		then(err)
-	})
+	c.release(then)
 }
 
-func (c *Call) afterStore(err error) {
+func (c *Call) noteStored(err error) {
 	for _, change := range c.once.changes {
 		result := change.result
 		if err != nil {

@@ -7,21 +7,19 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Open matches a request that is about to be forwarded. For most requests the returned call
-// needs nothing (NeedsLock and NeedsAnswer are false). If its Decision refuses the request,
-// answer it and drop the call. Open copies the ID, so the call does not keep the request's
-// memory.
+// Open matches a request that is about to be forwarded. Its call begins with the event [Opened]. It
+// keeps nothing of the request's memory.
 func (g *Gate) Open(req order.Request) *Call {
 	var m order.Match
 	found := g.match(&req, order.Found{}, &m)
 	return g.open(&req, &m, found, false)
 }
 
-// WithBody returns the call of the request with the body that this one needs. Then call RefuseByBody.
-func (c *Call) WithBody(req order.Request) *Call {
+// withBody returns the call of the request with the body that this one needs.
+func (c *Call) withBody(req *order.Request) *Call {
 	var m order.Match
-	c.gate.match(&req, c.rule, &m)
-	whole := c.gate.open(&req, &m, order.Found{}, false)
+	c.gate.match(req, c.rule, &m)
+	whole := c.gate.open(req, &m, order.Found{}, false)
 	if c.BodyEndOnly {
 		whole.bodyIDs = nil // ext_authz has seen them too
 	}
@@ -53,14 +51,14 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 		// here too.
 		c.NeedsBody = m.Result == order.NeedsBody
 		c.Decision.Offset = m.Offset
-		c.rejectUnreadable(m, req.Header, judged)
+		c.rejectUnreadable(m, req, judged)
 		return c
 	}
 	if !c.policy.HasCalls() {
 		// Screen gives the verdict on a lookup. A reload may have replaced its rules since.
 		// So Open refuses unreadable requests by its own rules.
 		c.Decision.Offset = m.Offset
-		if c.rejectUnreadable(m, req.Header, judged) {
+		if c.rejectUnreadable(m, req, judged) {
 			return c
 		}
 		if m.Result == order.NeedsBody {
@@ -73,7 +71,7 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 		return c
 	}
 	c.Decision.Offset = m.Offset
-	if c.rejectUnreadable(m, req.Header, judged) {
+	if c.rejectUnreadable(m, req, judged) {
 		return c
 	}
 	c.NeedsAnswer = true
@@ -141,12 +139,15 @@ func (c *Call) prepareLocks(m *order.Match, req *order.Request) {
 
 // rejectUnreadable refuses and counts a request whose order cannot be determined. In
 // observe mode it passes the request, and counts it unless ext_authz has done so.
-func (c *Call) rejectUnreadable(m *order.Match, header order.Header, judged bool) bool {
+func (c *Call) rejectUnreadable(m *order.Match, req *order.Request, judged bool) bool {
 	if !isUnreadable(m) {
 		return false
 	}
 	markRefused(c.policy, m.Reason, &c.Decision)
-	if c.Decision.Refused || !judged && !hasVerdict(header, c.Decision.Verdict) {
+	if c.Decision.Refused {
+		c.line, c.requestID = lineOf(req), strings.Clone(requestID(req.Header))
+	}
+	if c.Decision.Refused || !judged && !hasVerdict(req.Header, c.Decision.Verdict) {
 		c.gate.record.Refused(m.Rule, m.Reason)
 		c.decide(c.Decision.Verdict)
 	}

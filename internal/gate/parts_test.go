@@ -90,11 +90,11 @@ func TestPartsInCreates(t *testing.T) {
 			if c.Decision.Refused {
 				t.Fatalf("refused: %+v", c.Decision)
 			}
-			once := gate.Response{Status: 201, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
-			if part := c.Created(&once); part != gate.HeaderPart {
-				t.Fatalf("part %d", part)
+			c.On(gate.Event{Kind: gate.Opened})
+			once := gate.Response{Status: 201, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, Header: order.HeaderList{{"location", "42"}}}
+			if readsBody, _ := answered(t, c, once, "", ""); readsBody {
+				t.Fatal("its body is read")
 			}
-			_ = c.LearnHeader(t.Context(), "42")
 			if got := did(b.filter); got != tt.want {
 				t.Errorf("did %q, want %q", got, tt.want)
 			}

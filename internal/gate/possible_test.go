@@ -111,17 +111,17 @@ func TestPossible(t *testing.T) {
 			for i := range results {
 				c := open()
 				lock.text, lock.Err = results[i].text, results[i].Err
-				c.Granted(gatetest.Acquire(t.Context(), c))
+				gatetest.Settle(t.Context(), c)
 				got[c.Decision.Verdict] = true
-				c.Ended()
+				gatetest.End(c)
 			}
 			if tt.require != nil {
 				c := open()
 				lock.text, lock.Err = "", nil
 				tt.require.Conditions.(*conditions).err = &gate.UnmetError{}
-				c.Granted(gatetest.Acquire(t.Context(), c))
+				gatetest.Settle(t.Context(), c)
 				got[c.Decision.Verdict] = true
-				c.Ended()
+				gatetest.End(c)
 			}
 			var list []gate.Verdict
 			for v := range got {

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 
@@ -15,6 +14,9 @@ type Problems struct {
 	refused, ended, unstored     *recurring.Problem
 	unnamed, abandoned, unlogged *recurring.Problem // creates whose orders were not learned
 }
+
+// LogProblems has what calls end with logged, before the gate is used.
+func (g *Gate) LogProblems(p *Problems) { g.problems = p }
 
 // NewProblems returns the problems of an adapter, none of which has occurred.
 func NewProblems(log *slog.Logger) *Problems {
@@ -36,36 +38,34 @@ func NewProblems(log *slog.Logger) *Problems {
 	}
 }
 
-// Refused logs a call that did not get its lock: a warning unless another call has it.
-func (p *Problems) Refused(c *Call, step Step, g Grant) {
+// denied logs a call that did not get its lock, unless another call has it.
+func (p *Problems) denied(c *Call, err error) {
 	if c.Decision.Verdict.IsTrouble() {
-		err, args, key := cmp.Or(step.Err, g.Err), c.LogArgs(), c.Key()
+		args, key := c.LogArgs(), c.Key()
 		if failed, ok := errors.AsType[*ConditionError](err); ok {
 			args, key = append(args, "condition", failed.Name), failed.Key
 		}
 		p.refused.Note(append(args, "key", key, "error", err)...)
 	}
-	c.ReportRefused(p.log)
 }
 
-// Ended logs a call that ordergate ended after it was forwarded.
-func (p *Problems) Ended(c *Call) {
+// lost logs a call that the gate ended after it was forwarded.
+func (p *Problems) lost(c *Call) {
 	p.ended.Note(append(c.LogArgs(), "key", c.Key())...)
-	c.ReportRefused(p.log)
 }
 
-// NotStored logs a call whose answer is unfit to be stored.
-func (p *Problems) NotStored(c *Call, reason string) {
+// notStored logs a call whose answer is unfit to be stored.
+func (p *Problems) notStored(c *Call, reason string) {
 	p.unstored.Note(append(c.LogArgs(), "reason", reason)...)
 }
 
-// StoreFailed logs a call whose answer could not be stored.
-func (p *Problems) StoreFailed(c *Call, err error) {
+// storeFailed logs a call whose answer could not be stored.
+func (p *Problems) storeFailed(c *Call, err error) {
 	p.unstored.Note(append(c.LogArgs(), "error", err)...)
 }
 
-// Unlearned logs a create whose order is not known everywhere.
-func (p *Problems) Unlearned(c *Call, err error) {
+// unlearned logs a create whose order is not known everywhere.
+func (p *Problems) unlearned(c *Call, err error) {
 	problem := p.unlogged
 	switch {
 	case errors.Is(err, ErrUnnamed):

@@ -106,7 +106,7 @@ func (g *Gate) ReportTo(r *RecentRefusals) { g.refusals = r }
 
 // ReportRefused keeps a refused request for operators, and logs it at debug level. Otherwise it costs
 // next to nothing: ordergate exists to refuse floods, and must not log each refusal. Every adapter
-// calls it, or that of the [Call], for each request that it refuses.
+// calls it for each request that it refuses without a [Call].
 func (g *Gate) ReportRefused(log *slog.Logger, d *Decision, req *order.Request) {
 	debug, rule, request := log.Enabled(context.Background(), slog.LevelDebug), g.policies[d.Rule].Rule.Name, ""
 	if debug || d.Verdict != VerdictAbsent { // reading the headers costs more than the rest
@@ -118,11 +118,11 @@ func (g *Gate) ReportRefused(log *slog.Logger, d *Decision, req *order.Request) 
 	}
 }
 
-// ReportRefused is [Gate.ReportRefused] for a call.
-func (c *Call) ReportRefused(log *slog.Logger) {
+// reportRefused is [Gate.ReportRefused] for a call.
+func (c *Call) reportRefused() {
 	method, target, _ := strings.Cut(c.line, " ")
 	c.gate.refusals.note(c.policy.Rule.Name, &c.Decision, method, target, cmp.Or(c.Decision.ID, c.namedID), c.requestID)
-	if log.Enabled(context.Background(), slog.LevelDebug) {
+	if log := c.gate.problems.log; log.Enabled(context.Background(), slog.LevelDebug) {
 		logRefused(log, &c.Decision, c.LogArgs())
 	}
 }

@@ -70,10 +70,10 @@ func TestNotReady(t *testing.T) {
 			b := newRequireBench(t, observe)
 			b.conditions.err = fmt.Errorf("checking: %w", &gate.UnmetError{Condition: condition})
 			c := b.open()
-			step := c.Granted(gatetest.Acquire(t.Context(), c))
-			c.Ended()
-			if diff := cmp.Diff(gate.Step{Refuse: !observe, Forward: observe}, step); diff != "" {
-				t.Error("step (-want +got):\n" + diff)
+			step := gatetest.Settle(t.Context(), c)
+			gatetest.End(c)
+			if step.Do != map[bool]gate.Move{false: gate.Refuse, true: gate.PassRequest}[observe] {
+				t.Errorf("step %+v", step)
 			}
 			if events := b.lock.Journal.Lines(); !strings.HasPrefix(events[len(events)-1], "release") {
 				t.Errorf("the lock stays taken: %q", events)
@@ -100,7 +100,7 @@ func TestNotReady(t *testing.T) {
 func TestConditionsOfARequest(t *testing.T) {
 	b := newRequireBench(t, false, "x-store", "x-day")
 	c := b.open([2]string{"x-day", "2026-11-24"}, [2]string{"x-other", "1"}, [2]string{"x-store", "A.b_c:7-"})
-	if step := c.Granted(gatetest.Acquire(t.Context(), c)); !step.Forward {
+	if step := gatetest.Settle(t.Context(), c); step.Do != gate.PassRequest {
 		t.Fatalf("step %+v", step)
 	}
 	if diff := cmp.Diff([]string{`["42"] ["A.b_c:7-" "2026-11-24"]`}, b.conditions.checked); diff != "" {
@@ -147,7 +147,7 @@ func TestHeadersOfConditions(t *testing.T) {
 			if diff := cmp.Diff([]string{"0 settle invalid"}, b.record.Lines()); diff != "" {
 				t.Errorf("%s, counted (-want +got):\n%s", tt.name, diff)
 			}
-			c.Ended()
+			gatetest.End(c)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestConditionUnavailable(t *testing.T) {
 	b := newRequireBench(t, false)
 	b.conditions.err = errors.New("condition latch cannot be checked: WRONGTYPE")
 	c := b.open()
-	if step := c.Granted(gatetest.Acquire(t.Context(), c)); !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
+	if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
 		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
 	}
 }

@@ -83,7 +83,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 	case p.Lookup == nil:
 		p.setVerdict(d, VerdictNone)
 	case m.ID == "" && m.Result == order.NeedsBody:
-		d.Verdict = VerdictUnknown // RefuseByBody counts the verdict
+		d.Verdict = VerdictUnknown // Call.onScreened counts the verdict
 		return
 	default:
 		a := p.Lookup.mayContain(m)
@@ -185,29 +185,39 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, refuses && !p.Observe
 }
 
-// RefuseByBody does for a call what Screen does, if its body names the orders. ext_authz may not
-// have seen the body. It reports whether the call is refused. It blocks as Screen does.
-func (c *Call) RefuseByBody(ctx context.Context) bool {
-	if len(c.bodyIDs) == 0 || c.Decision.Refused {
-		return false
+// asksByBody reports whether a filter or a table is asked about the orders that the request's body names:
+// ext_authz may not have seen it. With a lock, a create is decided under the lock.
+func (c *Call) asksByBody() bool {
+	return len(c.bodyIDs) > 0 && !c.Decision.Refused && (c.policy.Lookup != nil || c.policy.dedup() != nil && !c.NeedsLock)
+}
+
+// screen asks them. It blocks as Screen does, and changes nothing of the call.
+func (c *Call) screen(ctx context.Context) (a presence.Answer, v Verdict) {
+	if l := c.policy.Lookup; l != nil {
+		return l.lookUp(ctx, c.bodyIDs), v
+	}
+	return a, c.policy.dedup().Decide(ctx, c.bodyIDs[0])
+}
+
+// onScreened does what Screen does with the answer, and goes on.
+func (c *Call) onScreened(e *Event) Step {
+	if c.stage != atScreen {
+		return Step{}
 	}
 	p, d := c.policy, c.Decision
-	switch dedup := p.dedup(); {
-	case p.Lookup != nil:
-		d.Action, d.ID = ActionLookup, c.bodyIDs[0]
-		p.setPresence(&d, p.Lookup.lookUp(ctx, c.bodyIDs), c.watchedID != "")
+	d.ID = c.bodyIDs[0]
+	counts := true // ext_authz has not counted that it goes on
+	if p.Lookup != nil {
+		d.Action = ActionLookup
+		p.setPresence(&d, e.presence, c.watchedID != "")
 		c.sampled = c.sampled || d.Verified
-		if c.counted && d.Verdict == VerdictMaybe {
-			return false
-		}
-	case dedup != nil && !c.NeedsLock: // with a lock, it is decided under the lock
-		d.ID = c.bodyIDs[0]
-		p.setVerdict(&d, dedup.Decide(ctx, d.ID))
-		if d.Verdict == VerdictNone || d.Verdict == VerdictUnknown {
-			return false // Screen has counted that it goes on
-		}
-	default:
-		return false
+		counts = !c.counted || d.Verdict != VerdictMaybe
+	} else {
+		p.setVerdict(&d, e.verdict)
+		counts = d.Verdict != VerdictNone && d.Verdict != VerdictUnknown
+	}
+	if !counts {
+		return c.begin()
 	}
 	d.Waited = c.gate.now().Sub(c.start)
 	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited, c.gate.exemplar(&c.origin))
@@ -215,7 +225,7 @@ func (c *Call) RefuseByBody(ctx context.Context) bool {
 	if c.screened = d; d.Refused {
 		c.Decision = d
 	}
-	return d.Refused
+	return c.begin()
 }
 
 // mayContain asks the filter's memory. A list is absent if all of its orders are. Without

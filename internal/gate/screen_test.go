@@ -166,12 +166,11 @@ func TestFeignedVerdict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := g.Open(order.Request{
-			Method: "POST", Target: "/find", Header: order.HeaderList{{"content-type", "application/json"}, {gate.HeaderVerdict, tt.verdict}},
-			Body: []byte(`{"id":` + tt.id + `}`), BodyState: order.BodyComplete,
-		})
-		if got := c.RefuseByBody(t.Context()); got != tt.refused {
-			t.Errorf("%+v: refused %v", tt, got)
+		req := order.Request{Method: "POST", Target: "/find", Header: order.HeaderList{{"content-type", "application/json"}, {gate.HeaderVerdict, tt.verdict}}}
+		c := g.Open(req)
+		req.Body, req.BodyState = []byte(`{"id":`+tt.id+`}`), order.BodyComplete
+		if step := withBody(t, c, req); (step.Do == gate.Refuse) != tt.refused {
+			t.Errorf("%+v: %+v", tt, step)
 		}
 		if diff := cmp.Diff(tt.counted, b.record.Lines()); diff != "" {
 			t.Errorf("%+v: counted (-want +got):\n%s", tt, diff)

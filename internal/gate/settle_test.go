@@ -22,35 +22,35 @@ func TestSettle(t *testing.T) {
 		counted []string
 	}{
 		{"answered", func(ctx context.Context, c *gate.Call) {
-			c.Granted(gatetest.Acquire(ctx, c))
-			c.Answered(known)
-			c.Finished()
-			c.Ended()
+			gatetest.Settle(ctx, c)
+			gatetest.Answer(c, known)
+			gatetest.Finish(c)
+			gatetest.End(c)
 		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed known"}},
 		{"answered in part", func(ctx context.Context, c *gate.Call) {
-			c.Granted(gatetest.Acquire(ctx, c))
-			c.Answered(known)
-			c.Ended()
+			gatetest.Settle(ctx, c)
+			gatetest.Answer(c, known)
+			gatetest.End(c)
 		}, []string{"acquire 42", "hold: outcome unknown: " + gate.AnswerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"timed out", func(ctx context.Context, c *gate.Call) {
-			c.Granted(gatetest.Acquire(ctx, c))
-			c.Answered(timeout)
-			c.Ended()
+			gatetest.Settle(ctx, c)
+			gatetest.Answer(c, timeout)
+			gatetest.End(c)
 		}, []string{"acquire 42", "hold: outcome unknown: response_timeout"}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"client leaves while it runs", func(ctx context.Context, c *gate.Call) {
-			c.Granted(gatetest.Acquire(ctx, c))
-			c.Ended()
+			gatetest.Settle(ctx, c)
+			gatetest.End(c)
 		}, []string{"acquire 42", "hold: outcome unknown: the client or Envoy ended the call before an answer"},
 			[]string{"2 settle acquired", "2 closed unknown"}},
 		{"client leaves while it waits", func(ctx context.Context, c *gate.Call) {
 			g := gatetest.Acquire(ctx, c)
-			c.Ended()
-			c.Granted(g)
+			gatetest.End(c)
+			gatetest.Granted(c, g)
 		}, []string{"acquire 42", "release"}, []string{"2 closed not_forwarded"}},
 		{"could not be passed on", func(ctx context.Context, c *gate.Call) {
-			c.Granted(gatetest.Acquire(ctx, c))
-			c.Unsent()
-			c.Ended()
+			gatetest.Settle(ctx, c)
+			c.On(gate.Event{Kind: gate.Unsent})
+			gatetest.End(c)
 		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed not_forwarded"}},
 	}
 	for _, tt := range tests {
@@ -74,24 +74,24 @@ func TestSettleDenied(t *testing.T) {
 		err     error
 		observe bool
 		verdict gate.Verdict
-		want    gate.Step
+		want    gate.Move
 	}{
-		{"busy", fmt.Errorf("lock: %w", gate.ErrBusy), false, gate.VerdictBusy, gate.Step{Refuse: true}},
-		{"redis lost", errors.New("connection refused"), false, gate.VerdictUnavailable, gate.Step{Refuse: true}},
-		{"busy, observed", gate.ErrBusy, true, gate.VerdictBusy, gate.Step{Forward: true}},
+		{"busy", fmt.Errorf("lock: %w", gate.ErrBusy), false, gate.VerdictBusy, gate.Refuse},
+		{"redis lost", errors.New("connection refused"), false, gate.VerdictUnavailable, gate.Refuse},
+		{"busy, observed", gate.ErrBusy, true, gate.VerdictBusy, gate.PassRequest},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.observe)
 			b.lock.Err = tt.err
 			c := settleCall(b)
-			if diff := cmp.Diff(tt.want, c.Granted(gatetest.Acquire(t.Context(), c))); diff != "" {
-				t.Error("step (-want +got):\n" + diff)
+			if step := gatetest.Settle(t.Context(), c); step.Do != tt.want {
+				t.Errorf("step %+v", step)
 			}
 			if c.Decision.Verdict != tt.verdict {
 				t.Errorf("verdict %s, want %s", c.Decision.Verdict, tt.verdict)
 			}
-			c.Ended()
+			gatetest.End(c)
 			if diff := cmp.Diff([]string{"acquire 42"}, b.lock.Journal.Lines()); diff != "" {
 				t.Error("did (-want +got):\n" + diff)
 			}
@@ -104,7 +104,7 @@ func TestSettleDenied(t *testing.T) {
 func TestObservedSettleShowsNoLease(t *testing.T) {
 	b := newBench(t, true)
 	c := settleCall(b)
-	if diff := cmp.Diff(gate.Step{Forward: true}, c.Granted(gatetest.Acquire(t.Context(), c))); diff != "" {
-		t.Error("step (-want +got):\n" + diff)
+	if step := gatetest.Settle(t.Context(), c); step.Do != gate.PassRequest || step.Set != nil {
+		t.Errorf("step %+v", step)
 	}
 }

@@ -104,13 +104,13 @@ func TestShareOfOrders(t *testing.T) {
 	for _, tt := range []struct{ id, did string }{{low, "acquire " + low + ", release"}, {high, "observed acquire " + high + ", observed release"}} {
 		b := newShareBench(t, gate.Share{Orders: lowShare})
 		c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/" + tt.id + "/settle", BodyState: order.BodyComplete})
-		step := c.Granted(gatetest.Acquire(t.Context(), c))
-		if (step.Lease == nil) != c.Observed() || !step.Forward {
+		step := gatetest.Settle(t.Context(), c)
+		if (len(step.Set) == 0) != c.Observed() || step.Do != gate.PassRequest {
 			t.Errorf("order %s: %+v, observed: %v", tt.id, step, c.Observed())
 		}
-		c.Answered(&gate.Response{Details: "via_upstream", Attempts: 1})
-		c.Finished()
-		c.Ended()
+		gatetest.Answer(c, &gate.Response{Details: "via_upstream", Attempts: 1})
+		gatetest.Finish(c)
+		gatetest.End(c)
 		if did := b.lock.Journal.Short(); did != tt.did {
 			t.Errorf("order %s: %s, want %s", tt.id, did, tt.did)
 		}
@@ -123,8 +123,8 @@ func TestShareOfABusyOrder(t *testing.T) {
 	b.lock.Err, b.others.Err = gate.ErrBusy, gate.ErrBusy
 	for _, id := range []string{low, high} {
 		c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/" + id + "/settle", BodyState: order.BodyComplete})
-		step := c.Granted(gatetest.Acquire(t.Context(), c))
-		if step.Refuse == c.Observed() || c.Decision.Verdict != gate.VerdictBusy {
+		step := gatetest.Settle(t.Context(), c)
+		if step.Do == gate.Refuse == c.Observed() || c.Decision.Verdict != gate.VerdictBusy {
 			t.Errorf("order %s: %+v, verdict %s, observed: %v", id, step, c.Decision.Verdict, c.Observed())
 		}
 	}
@@ -140,8 +140,8 @@ func TestShareOfLists(t *testing.T) {
 		b := newShareBench(t, gate.Share{Orders: lowShare})
 		req := order.Request{Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "application/json"}}}
 		c := b.gate.Open(req)
-		if !c.NeedsBody || c.Observed() || !c.HidesPath() {
-			t.Errorf("before its body, %s: observed: %v, hides its path: %v", body, c.Observed(), c.HidesPath())
+		if step := c.On(gate.Event{Kind: gate.Opened}); step.Do != gate.ReadRequest || c.Observed() || !step.Hide {
+			t.Errorf("before its body, %s: observed: %v, %+v", body, c.Observed(), step)
 		}
 		req.Body, req.BodyState = []byte(body), order.BodyComplete
 		if c = b.gate.Open(req); !c.NeedsLock || c.Observed() != observed {

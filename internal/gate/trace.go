@@ -118,18 +118,13 @@ func (c *Call) release(then func(error)) {
 	})
 }
 
-// traceLearned traces that a new order was made known. A locked call may end meanwhile: it reads nothing
-// that its events change.
-func (c *Call) traceLearned(start time.Time, err error) {
+// traceLearned traces that a new order was made known.
+func (c *Call) traceLearned(l *learned) {
 	if c.gate.tracer == nil {
 		return
 	}
-	t := &Trace{
-		LoggedDecision: LoggedDecision{Rule: c.Rule(), Action: ActionCreate, Observed: c.Observed(), Offset: -1},
-		TraceParent:    c.origin.parent, Failed: err != nil, Span: Span{SpanLearn, start, c.gate.now()},
-	}
-	if id := c.learnedID.Load(); id != nil {
-		t.Order = plain(*id)
-	}
-	c.gate.tracer.Trace(t)
+	c.gate.tracer.Trace(&Trace{
+		LoggedDecision: LoggedDecision{Rule: c.Rule(), Action: ActionCreate, Observed: c.Observed(), Offset: -1, Order: plain(l.id)},
+		TraceParent:    c.origin.parent, Failed: l.err != nil, Span: Span{SpanLearn, l.start, l.end},
+	})
 }

@@ -106,16 +106,16 @@ func TestAnswerToASample(t *testing.T) {
 			req := order.Request{Method: "GET", Target: "/orders/42", Header: header([2]string{gate.HeaderVerdict, "unknown"})}
 			tc.answer.Details, tc.answer.Attempts = "via_upstream", 1
 			call := g.Open(req)
-			step := call.Answered(&tc.answer)
-			if v.means != tc.means || step.Refuse != (tc.means == gate.MeansAbsent) {
+			step := gatetest.Answer(call, &tc.answer)
+			if v.means != tc.means || step.Do == gate.Refuse != (tc.means == gate.MeansAbsent) {
 				t.Errorf("means %v, step %+v; want %v", v.means, step, tc.means)
 			}
-			if reply, verdict, ok := g.Policies()[0].Reply(call.Decision.Refusal()); step.Refuse && (!ok || verdict != gate.VerdictAbsent || reply.Body != "ours") {
+			if reply, verdict, ok := g.Policies()[0].Reply(call.Decision.Refusal()); step.Do == gate.Refuse && (!ok || verdict != gate.VerdictAbsent || reply.Body != "ours") {
 				t.Errorf("%v %+v", verdict, reply)
 			}
 			req.Header = header([2]string{gate.HeaderVerdict, "maybe"})
 			call = g.Open(req)
-			if step := call.Answered(&tc.answer); step.Refuse {
+			if step := gatetest.Answer(call, &tc.answer); step.Do == gate.Refuse {
 				t.Error("an answer to a lookup that passed is replaced")
 			}
 			if v.means = 0; tc.means != gate.MeansNothing {

@@ -260,16 +260,43 @@ func (l *lease) Hold(reason string) {
 	l.end()
 }
 
-// Acquire returns the result of a call's Acquire.
+// Acquire returns the result of a call's lock request, which it begins with.
 func Acquire(ctx context.Context, c *gate.Call) gate.Grant {
 	granted := make(chan gate.Grant, 1)
-	c.Acquire(ctx, func(g gate.Grant) { granted <- g })
+	AcquireTo(ctx, c, granted)
 	return <-granted
 }
 
-// Store returns the result of a call's Store.
-func Store(c *gate.Call) error {
-	stored := make(chan error, 1)
-	c.Store(func(err error) { stored <- err })
-	return <-stored
+// AcquireTo is Acquire for a result that may take time.
+func AcquireTo(ctx context.Context, c *gate.Call, granted chan<- gate.Grant) {
+	if step := c.On(gate.Event{Kind: gate.Opened}); step.Work != gate.Acquire {
+		panic("the call needs no lock")
+	}
+	c.Start(ctx, gate.Acquire, func(e gate.Event) { granted <- e.Grant })
+}
+
+// Granted reports the result of a lock request.
+func Granted(c *gate.Call, g gate.Grant) gate.Step {
+	return c.On(gate.Event{Kind: gate.Granted, Grant: g})
+}
+
+// Settle begins a call, and returns the step after the result of its lock request.
+func Settle(ctx context.Context, c *gate.Call) gate.Step { return Granted(c, Acquire(ctx, c)) }
+
+// Answer reports the headers of an answer.
+func Answer(c *gate.Call, r *gate.Response) gate.Step {
+	return c.On(gate.Event{Kind: gate.ResponseHeaders, Response: r})
+}
+
+// Finish reports the end of an answer, which is the last piece of its body.
+func Finish(c *gate.Call) gate.Step { return c.On(gate.Event{Kind: gate.ResponseBody, End: true}) }
+
+// End reports the end of the stream.
+func End(c *gate.Call) gate.Step { return c.On(gate.Event{Kind: gate.StreamEnded}) }
+
+// Work does the work of a step, and reports its end.
+func Work(ctx context.Context, c *gate.Call, step gate.Step) gate.Step {
+	ended := make(chan gate.Event, 1)
+	c.Start(ctx, step.Work, func(e gate.Event) { ended <- e })
+	return c.On(<-ended)
 }

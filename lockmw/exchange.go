@@ -1,0 +1,199 @@
+package lockmw
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// exchange is the stream of one request: it reports Envoy's messages to the call, and carries out its
+// steps. Its handler receives messages until the stream ends, also while the call waits for its lock, so
+// that an abort ends the wait at once. The lock, and its loss, arrive in other goroutines.
+type exchange struct {
+	server    *Server
+	stream    extproc.ExternalProcessor_ProcessServer
+	answers   *gateReplies
+	pass      forwarding
+	first     *extproc.ProcessingRequest // the request's headers
+	req       *order.Request
+	acquiring sync.WaitGroup // done when the wait for the lock has ended
+	since     time.Time      // the time at which it began
+
+	mu      sync.Mutex // held during each event of the call, and while the reply to it is sent
+	call    *gate.Call
+	asked   bool // for the request's body, which has not come yet
+	replied bool // Envoy has a reply, or has sent an answer of its own
+}
+
+// run serves the request. The error of Recv does not tell why the stream ended: a normal end
+// arrives as EOF or as Canceled. run does not watch the stream's context, which ends at the same moment
+// as the stream: it would miss the end every other time.
+func (x *exchange) run() {
+	for done := x.on(gate.Event{Kind: gate.Opened}, nil); !done; {
+		msg, err := x.stream.Recv()
+		if err != nil {
+			x.on(gate.Event{Kind: gate.StreamEnded}, nil)
+			break
+		}
+		done = x.onMessage(msg)
+	}
+	x.acquiring.Wait()
+}
+
+// onMessage reports a message of Envoy's. It reports whether no later one matters.
+func (x *exchange) onMessage(msg *extproc.ProcessingRequest) (done bool) {
+	switch m := msg.GetRequest().(type) {
+	case *extproc.ProcessingRequest_RequestBody:
+		if x.asked {
+			x.server.bodies.shown.Store(true)
+			x.asked = false
+			x.req.Body, x.req.BodyState = m.RequestBody.GetBody(), order.BodyComplete
+			return x.on(gate.Event{Kind: gate.RequestBody, Request: x.req}, msg)
+		}
+	case *extproc.ProcessingRequest_RequestTrailers:
+		if x.asked {
+			return x.on(gate.Event{Kind: gate.RequestTrailers}, msg)
+		}
+	case *extproc.ProcessingRequest_ResponseHeaders:
+		r := response(m.ResponseHeaders, msg)
+		if !x.asked && x.call.Decision.Action != gate.ActionLookup {
+			x.server.checkAttributes(x.call, r)
+		}
+		x.asked = false
+		x.noteEnd(r.Ended)
+		return x.on(gate.Event{Kind: gate.ResponseHeaders, Response: r, Unseen: !x.server.ends.shown.Load()}, msg)
+	case *extproc.ProcessingRequest_ResponseBody:
+		end := m.ResponseBody.GetEndOfStream()
+		x.noteEnd(end || !x.call.NeedsLock)
+		return x.on(gate.Event{Kind: gate.ResponseBody, Body: m.ResponseBody.GetBody(), End: end, Cut: true}, msg)
+	case *extproc.ProcessingRequest_ResponseTrailers:
+		x.noteEnd(true)
+		return x.on(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: gate.GRPCStatusIn(headerMap(m.ResponseTrailers.GetTrailers().GetHeaders()))}, msg)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stream.Send(continueReply(msg)) != nil
+}
+
+// noteEnd notes that Envoy has shown the end of an answer.
+func (x *exchange) noteEnd(shown bool) {
+	if shown && x.call.Decision.Action != gate.ActionLookup {
+		x.server.ends.show()
+	}
+}
+
+// on reports an event, and then the end of work that Envoy has to wait for. The message is the one that
+// waits for a reply; nil: none, or the request's headers do.
+func (x *exchange) on(e gate.Event, msg *extproc.ProcessingRequest) (done bool) {
+	for {
+		x.mu.Lock()
+		step := x.call.On(e)
+		sent := x.reply(&step, msg)
+		x.mu.Unlock()
+		if e.Kind == gate.StreamEnded {
+			x.noteUnfinished(&step)
+		}
+		switch {
+		case !sent:
+			return true
+		case step.Work.Waits():
+			e = x.do(step.Work, e.Kind == gate.StreamEnded)
+			continue
+		case step.Work == gate.Acquire:
+			x.acquire()
+		case step.Work == gate.Watch:
+			x.call.Start(x.stream.Context(), gate.Watch, func(e gate.Event) { x.on(e, nil) })
+		}
+		return step.Done
+	}
+}
+
+// acquire has the lock requested.
+func (x *exchange) acquire() {
+	x.since = time.Now()
+	x.acquiring.Add(1)
+	x.call.SetClient(client(x.first))
+	x.call.Start(x.stream.Context(), gate.Acquire, func(e gate.Event) {
+		defer x.acquiring.Done()
+		x.on(e, nil) // it does not block: its reply fits into the window of a stream
+	})
+}
+
+// do returns the event that work ends with. A new order is learned even if the client has left: the order
+// exists. The filter bounds the time.
+func (x *exchange) do(w gate.Work, ended bool) gate.Event {
+	ctx := x.stream.Context()
+	if w != gate.Screen {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if w == gate.LearnOrder && !ended && !x.call.NeedsLock { // with a lock, the handler receives from the stream afterwards
+		defer x.server.delayed.watch(x.stream, x.call)()
+	}
+	result := make(chan gate.Event, 1)
+	x.call.Start(ctx, w, func(e gate.Event) { result <- e })
+	return <-result
+}
+
+// reply sends what a step has Envoy do. It returns false if that cannot be sent.
+func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent bool) {
+	if step.Unlocked {
+		x.server.reportUnseen(x.call)
+	}
+	var reply *extproc.ProcessingResponse
+	switch step.Do {
+	case gate.ReadRequest:
+		x.asked = true
+		reply = x.pass.askForBody(step, x.req)
+	case gate.PassRequest:
+		x.replied = true
+		if x.send(x.pass.forward(x.call, step), step) {
+			return true
+		}
+		// Envoy did not forward the request. (After a message that was sent, the request may still be gone.
+		// Such a call ends without an answer, and the lock is held.)
+		x.call.On(gate.Event{Kind: gate.Unsent})
+		return x.call.NeedsLock // whose end is to come
+	case gate.Refuse:
+		x.replied = true
+		reply = x.answers.refuse(x.call)
+		if a := step.Answer; a != nil {
+			reply = answerWith(a.Status, 0, a.Headers, a.Body, gate.VerdictReplayed)
+		}
+	case gate.ReadResponse, gate.PassResponse:
+		x.replied = true
+		reply = passResponse(msg, step)
+	case gate.Wait:
+		return true
+	case gate.Nothing:
+		if msg == nil {
+			return true
+		}
+		reply = continueReply(msg)
+	}
+	return x.send(reply, step)
+}
+
+func (x *exchange) send(reply *extproc.ProcessingResponse, step *gate.Step) bool {
+	if step.Metadata != nil {
+		reply = withMetadata(reply, step.Metadata)
+	}
+	return x.stream.Send(reply) == nil
+}
+
+// noteUnfinished handles the end of a stream.
+func (x *exchange) noteUnfinished(step *gate.Step) {
+	switch {
+	case x.asked:
+		x.server.endUnseen(x.call)
+	case step.Unfinished:
+		x.server.endUnanswered(x.call, step.CutOff)
+	}
+	if !x.replied && !x.since.IsZero() {
+		x.server.waits.note(x.call, time.Now(), x.since)
+	}
+}
