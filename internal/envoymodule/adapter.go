@@ -100,6 +100,7 @@ func (a *Adapter) Use(g *gate.Gate) {
 	}
 	d.refusals, _ = gate.Prepare(g, encode) // encode never fails
 	d.grpc, _ = gate.PrepareGRPC(g, encode)
+	g.LogProblems(a.problems)
 	a.current.Store(d)
 }
 

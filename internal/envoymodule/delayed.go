@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
@@ -16,13 +17,19 @@ type delayedAnswers struct {
 	maxDelay time.Duration // the longest time that an answer may wait
 }
 
+// delayedAnswer is an answer that waits.
+type delayedAnswer struct {
+	since   time.Time
+	details string // of the answer
+}
+
 // streamEnded handles the end of a stream whose answer was waiting, with Envoy's details.
-func (h *delayedAnswers) streamEnded(c *create, details string) {
-	if !isTimeout(details) || details == c.answerDetails { // the answer itself is Envoy's, after that timeout
+func (h *delayedAnswers) streamEnded(call *gate.Call, a *delayedAnswer, details string) {
+	if !isTimeout(details) || details == a.details { // the answer itself is Envoy's, after that timeout
 		return
 	}
-	after := time.Since(c.delayedSince).Round(time.Millisecond)
-	h.cut.Note(append(c.call.LogArgs(), "after", after, "held_up_to", h.maxDelay, "details", details)...)
+	after := time.Since(a.since).Round(time.Millisecond)
+	h.cut.Note(append(call.LogArgs(), "after", after, "held_up_to", h.maxDelay, "details", details)...)
 }
 
 // isTimeout reports whether the details are those of one of Envoy's timeouts:

@@ -2,14 +2,16 @@ package envoymodule
 
 import "sync"
 
-// mailbox passes tasks from goroutines to a stream's worker. It drops tasks after the
-// stream's end, when Envoy's side may be gone. The zero value is a mailbox. It is safe for
+// mailbox passes tasks from goroutines to a stream's worker. After the stream's end, when Envoy's side may
+// be gone, they run where they are posted, one at a time. The zero value is a mailbox. It is safe for
 // concurrent use.
 type mailbox struct {
 	mu     sync.Mutex
 	waker  Waker // nil: not open yet, or closed
 	closed bool
 	tasks  []func() Step
+
+	late sync.Mutex // held while a task runs after the end
 }
 
 // open is called by the worker before any post. It may be called again.
@@ -24,10 +26,16 @@ func (m *mailbox) open(e Envoy) {
 // post has the worker run a task.
 func (m *mailbox) post(task func() Step) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	closed := m.closed
 	if m.waker != nil {
 		m.tasks = append(m.tasks, task)
 		m.waker.Wake() // this only schedules the task
+	}
+	m.mu.Unlock()
+	if closed {
+		m.late.Lock()
+		defer m.late.Unlock()
+		task()
 	}
 }
 
@@ -43,12 +51,18 @@ func (m *mailbox) next() func() Step {
 	return task
 }
 
-// close is called by the worker.
+// close is called by the worker. It runs the tasks that are left.
 func (m *mailbox) close() {
+	m.late.Lock()
+	defer m.late.Unlock()
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	tasks := m.tasks
 	if m.waker != nil {
 		m.waker.Free()
 	}
 	m.waker, m.closed, m.tasks = nil, true, nil
+	m.mu.Unlock()
+	for _, task := range tasks {
+		task()
+	}
 }

@@ -1,30 +1,46 @@
 package envoymodule
 
 import (
+	"time"
+	"unsafe"
+
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Stream is one HTTP stream that needs more events. Envoy's worker owns it, and calls its
-// methods one at a time.
+// methods one at a time. It first judges the request, and then reports what it sees to the call.
+//
+// Work for the call goes on in other goroutines, and its events come back by the mailbox: only the worker
+// reports to the call, and only the worker forwards. The races, and their results:
+//   - The lock arrives while the client leaves. If the worker handles the end first, the call gets the
+//     lock afterwards, and releases it: nothing was sent.
+//   - The lock arrives while Envoy answers by itself, after a timeout. This is the same
+//     case: the call finds that it is answered.
+//   - The client leaves during the wait for the lock. The call gives up the wait, and a
+//     lock that is still granted is released.
+//   - The client leaves after the request was forwarded. The lock is held, unless Envoy
+//     reports that it did not try to reach the backend.
+//   - The lease is lost while the answer arrives. If the worker handles the answer first,
+//     the answer passes, until max_hold. If it handles the loss first, the call is ended.
 type Stream struct {
 	adapter *Adapter
 	replies *gateReplies
 	envoy   Envoy
 	mail    mailbox
 
-	stage      stage
-	body       []byte // of the request, as far as it was read
-	bodyState  order.BodyState
-	rule       order.Found // of a request whose body it reads
-	settles    bool        // its rule does
-	completed  bool
-	answered   bool        // the response's headers have arrived, or ordergate has answered
-	ended      bool        // all of the response has arrived
-	settlement *settlement // nil: none
-	create     *create     // nil: none, or it is finished
-	lookup     *lookup     // nil: none, or it is finished
-	proof      *proof      // nil: none, or it is finished
+	stage     stage
+	body      []byte // of the request, as far as it was read
+	bodyState order.BodyState
+	rule      order.Found // of a request whose body it reads
+	settles   bool        // its rule does
+	answered  bool        // the response's headers have arrived, or ordergate has answered
+	completed bool
+	call      *gate.Call // nil: none
+	done      bool       // no later event matters to the call
+	timer     *time.Timer
+	learning  *delayedAnswer // nil: no answer waits until an order is known
+	proof     *proof         // nil: none, or it is finished
 }
 
 // stage is the progress of a request.
@@ -54,11 +70,21 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 	case RequestTrailers:
 		return s.requestTrailers()
 	case ResponseHeaders:
-		return s.responseHeaders(end)
+		s.answered = true
+		if s.call == nil {
+			return Step{Do: PassResponse}
+		}
+		return s.report(gate.Event{Kind: gate.ResponseHeaders, Response: answer(s.envoy, s.envoy.Headers(Response), end)})
 	case ResponseBody:
-		return s.responseBody(end)
+		if s.call == nil {
+			return Step{Do: PassResponse}
+		}
+		return s.report(gate.Event{Kind: gate.ResponseBody, Body: s.answerBody(), End: end})
 	case ResponseTrailers:
-		return s.responseTrailers()
+		if s.call == nil {
+			return Step{Do: PassResponse}
+		}
+		return s.report(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: gate.GRPCStatusIn(s.envoy.Headers(ResponseTrailer))})
 	case Woken:
 		if task := s.mail.next(); task != nil {
 			return task()
@@ -69,9 +95,117 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 	return Step{}
 }
 
+// answerBody returns the newest piece of the answer's body, in Envoy's memory if it is in one piece, and
+// nil if the call does not need it.
+func (s *Stream) answerBody() []byte {
+	if !s.call.ReadsBody() {
+		return nil
+	}
+	chunks := s.envoy.Chunks(Response)
+	if len(chunks) == 1 {
+		return unsafe.Slice(chunks[0].data, chunks[0].length)
+	}
+	return appendTo(nil, chunks)
+}
+
 // Done reports whether no later event matters.
 func (s *Stream) Done() bool {
-	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil && s.lookup == nil && s.proof == nil
+	return s.completed || s.proof == nil && (s.stage == passed || s.stage == refused) && (s.call == nil || s.done)
+}
+
+// report reports an event to the call, and carries out its step. The step is Envoy's.
+func (s *Stream) report(e gate.Event) Step {
+	step := s.call.On(e)
+	s.done = step.Done
+	s.start(step.Work)
+	if s.completed && e.Kind != gate.StreamEnded {
+		return Step{} // Envoy's side may be gone
+	}
+	if step.Metadata != nil {
+		s.envoy.Describe(step.Metadata)
+	}
+	switch step.Do {
+	case gate.PassRequest:
+		return s.forward(&step)
+	case gate.PassResponse:
+		return Step{Do: PassResponse}
+	case gate.ReadResponse:
+		s.startTimer()
+		return Step{Do: Read}
+	case gate.Wait:
+		if s.stage == reading {
+			s.stage = waiting
+		}
+		return Step{Do: Wait}
+	case gate.Refuse:
+		if step.Answer != nil {
+			return s.refuse(storedReply(step.Answer))
+		}
+		return s.refuse(s.replies.refuse(&s.call.Decision))
+	}
+	return Step{}
+}
+
+// start begins work. What blocks has a goroutine of its own.
+func (s *Stream) start(w gate.Work) {
+	if w == gate.NoWork {
+		return
+	}
+	s.mail.open(s.envoy)
+	ctx, deliver := s.adapter.ctx, s.deliver
+	switch {
+	case w == gate.LearnOrder && s.completed:
+		s.adapter.spawn("a new order", func() { s.call.Start(ctx, w, deliver) })
+	case w == gate.LearnOrder:
+		s.learning = &delayedAnswer{since: time.Now(), details: s.envoy.Details()}
+		s.adapter.spawn("a new order", func() { s.call.Start(ctx, w, deliver) })
+	case w.Blocks():
+		s.adapter.spawn("a call", func() { s.call.Start(ctx, w, deliver) })
+	default:
+		s.call.Start(ctx, w, deliver)
+	}
+}
+
+// deliver has an event reported: by the worker, or after the stream's end at once.
+func (s *Stream) deliver(e gate.Event) {
+	s.mail.post(func() Step {
+		if s.completed {
+			defer s.recoverFault()
+		}
+		if e.Kind == gate.Learned {
+			s.learning = nil
+		}
+		return s.report(e)
+	})
+}
+
+// recoverFault is deferred, where nothing waits for a step.
+func (s *Stream) recoverFault() {
+	if v := recover(); v != nil {
+		s.adapter.logFault("a call whose stream has ended", v)
+	}
+}
+
+// startTimer limits the time for the rest of an answer's body. If an answer is larger than Envoy's
+// buffer, Envoy sends no more of it until it is passed on, and the size of that buffer is
+// unknown here.
+func (s *Stream) startTimer() {
+	s.mail.open(s.envoy)
+	s.timer = time.AfterFunc(s.adapter.opts.AnswerDelay, func() { s.deliver(gate.Event{Kind: gate.Delayed}) })
+}
+
+// forward forwards the request. It removes the client's headers although Set overwrites them: of a
+// repeated header, Set overwrites only the first.
+func (s *Stream) forward(step *gate.Step) Step {
+	s.envoy.Headers(Request).strip(s.envoy, stripOwned, step.Options)
+	for _, h := range step.Set {
+		if h.Name == gate.HeaderAccept { // it may have several lines, too
+			s.envoy.Remove(Request, h.Name)
+		}
+		s.envoy.Set(Request, h.Name, h.Value)
+	}
+	s.stage = passed
+	return Step{Do: PassRequest}
 }
 
 // requestStep is the step for more of a request at its present stage.
@@ -141,7 +275,7 @@ func (s *Stream) resolve(result gate.TryResult) {
 		}()
 		result.Decision = result.Pending.Resolve(s.adapter.ctx)
 		s.mail.post(func() Step {
-			if s.answered {
+			if s.answered || s.completed {
 				return Step{} // Envoy has answered, or the client has left
 			}
 			if result.Decision.Refused { // do not read headers for a flood of refusals
@@ -155,75 +289,40 @@ func (s *Stream) resolve(result gate.TryResult) {
 // onDecision carries out a verdict.
 func (s *Stream) onDecision(h Headers, result *gate.TryResult) Step {
 	d := &result.Decision
-	var read *gate.Call // nil: the answer is not read
 	options := 0
 	if s.replies.readsAnswer(d) {
 		// Before headers are removed: that frees their memory.
 		if call := result.Open(h.request(s.body, s.bodyState)); call.NeedsAnswer {
-			read, options = call, len(call.AnswerOptions())
+			s.call, options = call, call.On(gate.Event{Kind: gate.Opened}).Options
 		}
 	}
 	step, opens := s.replies.verdict(s.envoy, h, d, options)
 	if opens {
 		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
-		return s.openCall(h, result)
+		if s.call = result.Open(h.request(s.body, s.bodyState)); s.call.NeedsLock {
+			s.call.SetClient(s.envoy.Client())
+		}
+		s.body = nil
+		return s.report(gate.Event{Kind: gate.Opened})
 	}
 	s.stage = passed
 	if step.Do == Refuse {
 		s.stage, s.answered = refused, true
 		s.adapter.reportRefused(s.replies.gate, s.envoy, h, d)
 	}
-	if read != nil {
-		s.lookup, step.WatchNotFound = &lookup{call: read, stream: s}, 0
+	if s.call != nil {
+		step.WatchNotFound = 0
 	}
 	return step
 }
 
-// openCall begins the call of a rule that creates or settles.
-func (s *Stream) openCall(h Headers, result *gate.TryResult) Step {
-	call := result.Open(h.request(s.body, s.bodyState))
-	s.body = nil
-	if call.Decision.Refused {
-		s.adapter.reportRefused(s.replies.gate, s.envoy, h, &call.Decision)
-		describe(s.envoy, call)
-		return s.refuse(s.replies.refuse(&call.Decision))
+// storedReply is a stored answer for a client.
+func storedReply(a *gate.Answer) *Reply {
+	r := &Reply{Status: uint32(a.Status), Body: a.Body, Details: "ordergate_" + gate.VerdictReplayed.String(), Temporary: true}
+	for _, h := range a.Headers {
+		r.Headers = append(r.Headers, [2]string{h.Name, h.Value})
 	}
-	if call.NeedsLock {
-		s.stage = waiting
-		s.mail.open(s.envoy)
-		s.settlement = newSettlement(s, call)
-		return Step{Do: Wait}
-	}
-	h.strip(s.envoy, stripOwned, len(call.AnswerOptions()))
-	s.accept(call)
-	if call.NeedsAnswer {
-		s.create = &create{call: call, stream: s}
-	}
-	s.stage = passed
-	return Step{Do: PassRequest}
-}
-
-// describe sets the metadata of a call, if there are any.
-func describe(e Envoy, call *gate.Call) {
-	if m, ok := call.Metadata(); ok {
-		e.Describe(&m)
-	}
-}
-
-// describeNews is describe if there is anything new.
-func describeNews(e Envoy, call *gate.Call) {
-	if m, ok := call.News(); ok {
-		e.Describe(&m)
-	}
-}
-
-// accept sets the request's Accept to that of its call. It first removes that of the client,
-// which may have several lines.
-func (s *Stream) accept(call *gate.Call) {
-	if accept := call.Accept(); accept != "" {
-		s.envoy.Remove(Request, gate.HeaderAccept)
-		s.envoy.Set(Request, gate.HeaderAccept, accept)
-	}
+	return r
 }
 
 func (s *Stream) refuse(r *Reply) Step {
@@ -231,85 +330,26 @@ func (s *Stream) refuse(r *Reply) Step {
 	return Step{Do: Refuse, Reply: r}
 }
 
-func (s *Stream) responseHeaders(end bool) Step {
-	s.answered, s.ended = true, end
-	if s.settlement == nil && s.create == nil && s.lookup == nil {
-		return Step{Do: PassResponse}
-	}
-	h := s.envoy.Headers(Response)
-	r := answer(s.envoy, h, end)
-	if s.lookup != nil {
-		return s.lookup.responseHeaders(r)
-	}
-	if s.settlement != nil && s.settlement.answered(r) {
-		s.ended = true
-	}
-	step := Step{Do: PassResponse}
-	if s.create != nil {
-		step = s.create.responseHeaders(r, end)
-	}
-	return s.endResponse(step)
-}
-
-func (s *Stream) responseBody(end bool) Step {
-	s.ended = s.ended || end
-	if s.lookup != nil {
-		return s.lookup.responseBody(end)
-	}
-	if s.settlement != nil && s.settlement.answerBody() {
-		s.ended = true
-	}
-	step := Step{Do: PassResponse}
-	if s.create != nil {
-		step = s.create.responseBody(end)
-	}
-	return s.endResponse(step)
-}
-
-func (s *Stream) responseTrailers() Step {
-	s.ended = true
-	if s.lookup != nil {
-		return s.lookup.finish(true)
-	}
-	if s.settlement != nil {
-		s.settlement.trailers(s.envoy.Headers(ResponseTrailer))
-	}
-	if s.create != nil && s.create.responseTrailers() {
-		return Step{Do: Wait}
-	}
-	return s.endResponse(Step{Do: PassResponse})
-}
-
-// endResponse reports the end of the response to a call with a lock, before the step passes it
-// on.
-func (s *Stream) endResponse(step Step) Step {
-	if step.Do == PassResponse && s.ended && s.settlement != nil {
-		return s.settlement.finished()
-	}
-	return step
-}
-
-// complete handles the end of the stream, for whatever reason. The mailbox drops later
-// tasks.
+// complete handles the end of the stream, for whatever reason.
 func (s *Stream) complete() {
 	if s.completed {
 		return
 	}
 	s.completed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if s.learning != nil {
+		s.adapter.delayed.streamEnded(s.call, s.learning, s.envoy.Details())
+	}
+	if s.call != nil {
+		end := gate.Event{Kind: gate.StreamEnded}
+		if !s.answered {
+			end.Response = response(s.envoy, nil)
+		}
+		s.report(end)
+	}
 	s.mail.close()
-	var last *gate.Response
-	if !s.answered {
-		last = response(s.envoy, nil)
-	}
-	if s.create != nil {
-		s.create.streamEnded(last)
-	}
-	if s.lookup != nil {
-		s.lookup.streamEnded()
-	}
-	if s.settlement != nil {
-		s.settlement.ended(last, s.stage == passed)
-	}
 }
 
 // onFault returns the step after a fault of ordergate.
@@ -320,7 +360,7 @@ func (s *Stream) onFault(at Event, v any) Step {
 		return Step{}
 	case at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
 		return Step{Do: PassResponse}
-	case !s.answered && s.stage == passed && s.settlement != nil:
+	case !s.answered && s.stage == passed && s.settles:
 		return Step{Do: PassRequest}
 	}
 	return s.replyToFault()
@@ -328,7 +368,7 @@ func (s *Stream) onFault(at Event, v any) Step {
 
 // replyToFault refuses or forwards a request during which a fault occurred.
 func (s *Stream) replyToFault() Step {
-	if s.answered {
+	if s.answered || s.completed {
 		return Step{}
 	}
 	h := s.envoy.Headers(Request)
