@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )

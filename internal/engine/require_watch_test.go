@@ -10,6 +10,8 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+
+	"github.com/ordergate/ordergate/internal/gate"
 )
 
 // TestRequirements has a user of Redis without the right to the keys of conditions, then with it,

@@ -239,7 +239,7 @@ func (c *Call) On(e Event) (s Step) {
 	case Delayed:
 		s = c.onDelayed()
 	case CaughtUp:
-		c.noteUnlearned(e.Err)
+		s = c.onCaughtUp(e.Err)
 	case Learned:
 		s = c.onLearned(&e.learned)
 	case Stored:

@@ -53,14 +53,26 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		return c.collected(true, nil)
 	}
 	c.stage = atCollect
-	s := Step{Do: ReadResponse, Show: ShowBody}
-	if c.NeedsLock {
-		s.Show = ShowBodyToEnd
-	}
 	if unseen && c.policy.Create.Filter.Followed() {
-		s.Work = CatchUp
+		return Step{Do: Wait, Work: CatchUp}
 	}
-	return s
+	return c.collect()
+}
+
+// collect has the body of an answer read.
+func (c *Call) collect() Step {
+	if c.NeedsLock {
+		return Step{Do: ReadResponse, Show: ShowBodyToEnd}
+	}
+	return Step{Do: ReadResponse, Show: ShowBody}
+}
+
+func (c *Call) onCaughtUp(err error) Step {
+	c.noteUnlearned(err)
+	if c.stage != atCollect {
+		return Step{}
+	}
+	return c.collect()
 }
 
 // learned is the result of learning.

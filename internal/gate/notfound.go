@@ -63,7 +63,7 @@ func (c *Call) onLookedUp(r *Response) Step {
 	c.readings, c.notFound = c.policy.Answers.readLookup(r), r.notFound()
 	if c.readings.pending() && !r.Ended {
 		c.stage = atCollect
-		return Step{Do: ReadResponse, Show: ShowBody}
+		return c.collect()
 	}
 	return c.onLookupRead(nil, r.Ended)
 }
