@@ -19,8 +19,8 @@ type exchange struct {
 	stream    extproc.ExternalProcessor_ProcessServer
 	answers   *gateReplies
 	pass      forwarding
-	first     *extproc.ProcessingRequest // the request's headers
-	req       *order.Request
+	first     *extproc.ProcessingRequest // the request's headers; nil: they are no longer needed
+	req       *order.Request             // likewise
 	acquiring sync.WaitGroup // done when the wait for the lock has ended
 	since     time.Time      // the time at which it began
 
@@ -37,11 +37,11 @@ func (x *exchange) run() {
 	for done := x.on(gate.Event{Kind: gate.Opened}, nil); !done; {
 		msg, err := x.stream.Recv()
 		if err != nil {
-			x.on(gate.Event{Kind: gate.StreamEnded}, nil)
 			break
 		}
 		done = x.onMessage(msg)
 	}
+	x.on(gate.Event{Kind: gate.StreamEnded}, nil)
 	x.acquiring.Wait()
 }
 
@@ -91,37 +91,39 @@ func (x *exchange) noteEnd(shown bool) {
 // waits for a reply; nil: none, or the request's headers do.
 func (x *exchange) on(e gate.Event, msg *extproc.ProcessingRequest) (done bool) {
 	for {
-		x.mu.Lock()
-		step := x.call.On(e)
-		sent := x.reply(&step, msg)
-		x.mu.Unlock()
+		step, sent := x.step(e, msg)
 		if e.Kind == gate.StreamEnded {
 			x.noteUnfinished(&step)
 		}
-		switch {
-		case !sent:
-			return true
-		case step.Work.Waits():
-			e = x.do(step.Work, e.Kind == gate.StreamEnded)
-			continue
-		case step.Work == gate.Acquire:
-			x.acquire()
-		case step.Work == gate.Watch:
-			x.call.Start(x.stream.Context(), gate.Watch, func(e gate.Event) { x.on(e, nil) })
+		if !sent || !step.Work.Waits() {
+			return !sent || step.Done
 		}
-		return step.Done
+		e = x.do(step.Work, e.Kind == gate.StreamEnded)
 	}
 }
 
-// acquire has the lock requested.
-func (x *exchange) acquire() {
-	x.since = time.Now()
-	x.acquiring.Add(1)
-	x.call.SetClient(client(x.first))
-	x.call.Start(x.stream.Context(), gate.Acquire, func(e gate.Event) {
-		defer x.acquiring.Done()
-		x.on(e, nil) // it does not block: its reply fits into the window of a stream
-	})
+// step reports an event, and sends the reply. It begins work that Envoy does not wait for, whose event
+// arrives in another goroutine, and is handled there: the reply to it fits into the window of a stream.
+func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate.Step, sent bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if step = x.call.On(e); !x.reply(&step, msg) {
+		return step, false
+	}
+	switch step.Work {
+	case gate.Acquire:
+		x.since = time.Now()
+		x.acquiring.Add(1)
+		x.call.SetClient(client(x.first))
+		x.first, x.req = nil, nil // not to be kept for as long as it waits
+		x.call.Start(x.stream.Context(), gate.Acquire, func(e gate.Event) {
+			defer x.acquiring.Done()
+			x.on(e, nil)
+		})
+	case gate.Watch:
+		x.call.Start(x.stream.Context(), gate.Watch, func(e gate.Event) { x.on(e, nil) })
+	}
+	return step, true
 }
 
 // do returns the event that work ends with. A new order is learned even if the client has left: the order
@@ -151,13 +153,17 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		reply = x.pass.askForBody(step, x.req)
 	case gate.PassRequest:
 		x.replied = true
-		if x.send(x.pass.forward(x.call, step), step) {
+		reply = x.pass.forward(x.call, step)
+		if msg.GetRequestTrailers() != nil {
+			reply = continueReply(msg)
+		}
+		if x.send(reply, step) {
 			return true
 		}
 		// Envoy did not forward the request. (After a message that was sent, the request may still be gone.
 		// Such a call ends without an answer, and the lock is held.)
 		x.call.On(gate.Event{Kind: gate.Unsent})
-		return x.call.NeedsLock // whose end is to come
+		return false
 	case gate.Refuse:
 		x.replied = true
 		reply = x.answers.refuse(x.call)

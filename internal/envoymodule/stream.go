@@ -116,7 +116,7 @@ func (s *Stream) Done() bool {
 // report reports an event to the call, and carries out its step. The step is Envoy's.
 func (s *Stream) report(e gate.Event) Step {
 	step := s.call.On(e)
-	s.done = step.Done
+	s.done = s.done || step.Done
 	s.start(step.Work)
 	if s.completed && e.Kind != gate.StreamEnded {
 		return Step{} // Envoy's side may be gone

@@ -267,7 +267,9 @@ func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
 	case CatchUp:
 		deliver(Event{Kind: CaughtUp, Err: c.catchUp(ctx)})
 	case LearnOrder:
-		deliver(Event{Kind: Learned, learned: c.toLearn(ctx)})
+		e := Event{Kind: Learned}
+		defer func() { deliver(e) }() // after a fault, too
+		e.learned = c.toLearn(ctx)
 	case Store:
 		c.store(func(err error) { deliver(Event{Kind: Stored, Err: err}) })
 	}
@@ -372,7 +374,7 @@ func (c *Call) onRequestTrailers() Step {
 	}
 	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
-	if !c.Decision.Refused {
+	if c.policy.Observe {
 		return c.forward(nil)
 	}
 	return c.refuse(nil)
@@ -655,7 +657,7 @@ func (c *Call) finish() (stores bool) {
 		c.grpcEnded = true
 		return false
 	}
-	if c.gate.tracer != nil {
+	if c.gate.tracer != nil && c.finishedAt.IsZero() {
 		c.finishedAt = c.gate.now()
 	}
 	c.onBracket(finished, OutcomeUnknown)
