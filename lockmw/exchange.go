@@ -95,22 +95,29 @@ func (x *exchange) on(e gate.Event, msg *extproc.ProcessingRequest) (done bool) 
 		if e.Kind == gate.StreamEnded {
 			x.noteUnfinished(&step)
 		}
-		if !sent || !step.Work.Waits() {
-			return !sent || step.Done
+		if !sent {
+			return true
+		}
+		if !step.Work.Waits() {
+			x.start(step.Work)
+			return step.Done
 		}
 		e = x.do(step.Work, e.Kind == gate.StreamEnded)
 	}
 }
 
-// step reports an event, and sends the reply. It begins work that Envoy does not wait for, whose event
-// arrives in another goroutine, and is handled there: the reply to it fits into the window of a stream.
+// step reports an event, and sends the reply.
 func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate.Step, sent bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if step = x.call.On(e); !x.reply(&step, msg) {
-		return step, false
-	}
-	switch step.Work {
+	step = x.call.On(e)
+	return step, x.reply(&step, msg)
+}
+
+// start begins work that Envoy does not wait for. Its event arrives in another goroutine, or at once, and is
+// handled there: the reply to it fits into the window of a stream.
+func (x *exchange) start(w gate.Work) {
+	switch w {
 	case gate.Acquire:
 		x.since = time.Now()
 		x.acquiring.Add(1)
@@ -123,7 +130,6 @@ func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate
 	case gate.Watch:
 		x.call.Start(x.stream.Context(), gate.Watch, func(e gate.Event) { x.on(e, nil) })
 	}
-	return step, true
 }
 
 // do returns the event that work ends with. A new order is learned even if the client has left: the order

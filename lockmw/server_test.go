@@ -134,11 +134,14 @@ func TestRefusals(t *testing.T) {
 		{"busy", "/orders/42/settle", gate.ErrBusy, 409, "busy"},
 		{"redis lost", "/orders/42/settle", errors.New("connection refused"), 503, "unavailable"},
 		{"malformed", "/orders/042/settle", nil, 400, "invalid"},
+		{"too many at once", "/orders/42/settle", gate.ErrOverloaded, 503, "overloaded"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBed(t)
-			b.lock.Grants <- tt.grant
+			if b.lock.Grants <- tt.grant; tt.verdict == "overloaded" {
+				b.lock.Grants, b.lock.Err = nil, tt.grant
+			}
 			s := b.open()
 			r := s.say(whole(requestHeaders(":method", "POST", ":path", tt.path))).GetImmediateResponse()
 			if int32(r.GetStatus().GetCode()) != tt.status || r.GetDetails() != "ordergate_"+tt.verdict {

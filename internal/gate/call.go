@@ -250,9 +250,8 @@ func (c *Call) On(e Event) (s Step) {
 	return s
 }
 
-// Start begins the work of a step. It calls deliver once when that has ended, unless it never does: in
-// another goroutine, which is for that alone, unless the work blocks. Deliver reports the event by On, also
-// after the stream's end.
+// Start begins the work of a step. It calls deliver once when that has ended: before it returns, or in
+// another goroutine, which is for that alone. Deliver reports the event by On, also after the stream's end.
 func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
 	switch w {
 	case Screen:

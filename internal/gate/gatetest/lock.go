@@ -19,7 +19,7 @@ type Lock struct {
 	Fence   int64             // of the first order of a lease; the next ones follow; 0: 7
 	Enters  string            // the owner of the lease that a call may enter again; "": none
 	Grants  chan error        // a request waits for its result, nil: a lease; a nil channel: it does not wait
-	Err     error             // of a request that does not wait; nil: it is granted
+	Err     error             // of a request that does not wait, and ends before Acquire does; nil: it is granted
 	Texts   map[string]string // stored answers by "id name"; a lease stores there
 	Fault   bool              // Acquire panics
 
@@ -45,6 +45,11 @@ func (l *Lock) Key(id string) string {
 func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) {
 	if l.Fault {
 		panic("a fault in the locker")
+	}
+	if l.Grants == nil && l.Err != nil { // a limit of settlements in flight, for one
+		l.note("acquire ", strings.Join(request.IDs, " "))
+		then(nil, l.Err)
+		return
 	}
 	go func() {
 		granted, err := l.acquire(ctx, request)
