@@ -41,8 +41,7 @@ type Server struct {
 type gateReplies struct {
 	gate     *gate.Gate
 	allowed  []*[gate.Verdicts]*reply // by rule
-	refusals [][gate.Refusals]*reply  // by rule
-	grpc     [][gate.Refusals]*reply  // the same for gRPC calls
+	refusals gate.Replies[reply]
 	http     ruleReplies
 }
 
@@ -86,10 +85,7 @@ func (s *Server) Use(g *gate.Gate) (err error) {
 			next.allowed = append(next.allowed, &s.plain)
 		}
 	}
-	if next.refusals, err = gate.Prepare(g, deny); err != nil {
-		return err
-	}
-	if next.grpc, err = gate.PrepareGRPC(g, deny); err != nil {
+	if next.refusals, err = gate.NewReplies(g, deny); err != nil {
 		return err
 	}
 	next.http = newRuleReplies(g, s.current.Load())
@@ -150,11 +146,7 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	}
 	if d.Refused {
 		replies.gate.ReportRefused(s.log, &d, &req)
-		reply := replies.refusals[d.Rule][d.Refusal()]
-		if d.GRPC {
-			reply = replies.grpc[d.Rule][d.Refusal()]
-		}
-		return reply.describe(replies.gate, &d), nil
+		return replies.refusals.To(&d).describe(replies.gate, &d), nil
 	}
 	reply, err := s.allow(replies, &d, c)
 	if err != nil {

@@ -30,10 +30,7 @@ func (s *Server) screen(ctx context.Context, a *gateReplies, req *order.Request,
 	d := a.gate.Screen(ctx, unseen)
 	if d.Refused {
 		a.gate.ReportRefused(s.log, &d, req)
-		reply := a.refusals[d.Rule][d.Refusal()]
-		if d.GRPC {
-			reply = a.grpc[d.Rule][d.Refusal()]
-		}
+		reply := a.refusals.To(&d)
 		if m, ok := a.gate.Metadata(&d); ok {
 			reply = withMetadata(reply, &m)
 		}

@@ -21,8 +21,8 @@ type exchange struct {
 	pass      forwarding
 	first     *extproc.ProcessingRequest // the request's headers; nil: they are no longer needed
 	req       *order.Request             // likewise
-	acquiring sync.WaitGroup // done when the wait for the lock has ended
-	since     time.Time      // the time at which it began
+	acquiring sync.WaitGroup             // done when the wait for the lock has ended
+	since     time.Time                  // the time at which it began
 
 	mu      sync.Mutex // held during each event of the call, and while the reply to it is sent
 	call    *gate.Call
@@ -172,7 +172,7 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		return false
 	case gate.Refuse:
 		x.replied = true
-		reply = x.answers.refuse(x.call)
+		reply = x.answers.refusals.To(&x.call.Decision)
 		if a := step.Answer; a != nil {
 			reply = answerWith(a.Status, 0, a.Headers, a.Body, gate.VerdictReplayed)
 		}

@@ -64,8 +64,7 @@ type Server struct {
 // beginning to its end, so a settlement ends under the rules that it began with.
 type gateReplies struct {
 	gate     *gate.Gate
-	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
-	grpc     [][gate.Refusals]*extproc.ProcessingResponse // the same for gRPC calls
+	refusals gate.Replies[extproc.ProcessingResponse]
 }
 
 // NewServer returns a server that follows g's decisions.
@@ -118,18 +117,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 // Use replaces the gate for all later streams.
 func (s *Server) Use(g *gate.Gate) {
 	encode := func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) { return immediate(r, v), nil }
-	refusals, _ := gate.Prepare(g, encode) // encode never fails
-	grpc, _ := gate.PrepareGRPC(g, encode)
+	refusals, _ := gate.NewReplies(g, encode) // encode never fails
 	g.LogProblems(s.problems)
-	s.current.Store(&gateReplies{g, refusals, grpc})
-}
-
-func (a *gateReplies) refuse(call *gate.Call) *extproc.ProcessingResponse {
-	d := &call.Decision
-	if d.GRPC {
-		return a.grpc[d.Rule][d.Refusal()]
-	}
-	return a.refusals[d.Rule][d.Refusal()]
+	s.current.Store(&gateReplies{g, refusals})
 }
 
 // replyStage is the message at which a request is decided.

@@ -65,9 +65,8 @@ type Adapter struct {
 // with.
 type gateReplies struct {
 	gate     *gate.Gate
-	version  uint32                  // not 0; differs from that of the gates before
-	refusals [][gate.Refusals]*Reply // by rule; read-only
-	grpc     [][gate.Refusals]*Reply // the same for gRPC calls
+	version  uint32 // not 0; differs from that of the gates before
+	refusals gate.Replies[Reply]
 }
 
 // NewAdapter returns an adapter that follows g's decisions.
@@ -98,8 +97,7 @@ func (a *Adapter) Use(g *gate.Gate) {
 	encode := func(r gate.Reply, v gate.Verdict) (*Reply, error) {
 		return a.prepare(r, v, "ordergate_"+v.String()), nil
 	}
-	d.refusals, _ = gate.Prepare(g, encode) // encode never fails
-	d.grpc, _ = gate.PrepareGRPC(g, encode)
+	d.refusals, _ = gate.NewReplies(g, encode) // encode never fails
 	g.LogProblems(a.problems)
 	a.current.Store(d)
 }
@@ -153,14 +151,6 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	return s.onResult(h, &result), s
 }
 
-// refuse returns the answer to a refused request.
-func (d *gateReplies) refuse(decision *gate.Decision) *Reply {
-	if decision.GRPC {
-		return d.grpc[decision.Rule][decision.Refusal()]
-	}
-	return d.refusals[decision.Rule][decision.Refusal()]
-}
-
 // readsAnswer reports whether a lookup that goes on needs a call.
 func (d *gateReplies) readsAnswer(decision *gate.Decision) bool {
 	return decision.Rule >= 0 && d.gate.Policies()[decision.Rule].ReadsAnswer(decision)
@@ -173,7 +163,7 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, optio
 		e.Describe(&m)
 	}
 	if decision.Refused {
-		return Step{Do: Refuse, Reply: d.refuse(decision)}, false
+		return Step{Do: Refuse, Reply: d.refusals.To(decision)}, false
 	}
 	if decision.Rule < 0 {
 		h.strip(e, stripUnruled, 0)

@@ -141,7 +141,7 @@ func (s *Stream) report(e gate.Event) Step {
 		if step.Answer != nil {
 			return s.refuse(storedReply(step.Answer))
 		}
-		return s.refuse(s.replies.refuse(&s.call.Decision))
+		return s.refuse(s.replies.refusals.To(&s.call.Decision))
 	}
 	return Step{}
 }

@@ -181,6 +181,27 @@ func (p *Policy) unavailable() Reply {
 	return p.Once.Unavailable
 }
 
+// Replies are the refusals of a gate as an adapter sends them. They are read-only.
+type Replies[T any] struct {
+	http, grpc [][Refusals]*T // by rule
+}
+
+// NewReplies encodes them: see [Prepare].
+func NewReplies[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) (r Replies[T], err error) {
+	if r.http, err = Prepare(g, encode); err == nil {
+		r.grpc, err = PrepareGRPC(g, encode)
+	}
+	return r, err
+}
+
+// To returns the answer to a refused request.
+func (r *Replies[T]) To(d *Decision) *T {
+	if d.GRPC {
+		return r.grpc[d.Rule][d.Refusal()]
+	}
+	return r.http[d.Rule][d.Refusal()]
+}
+
 // Prepare encodes, by rule, every answer that the gate's policies can give. An entry is nil
 // if its policy never gives that answer. Equal answers are encoded once: a page for requests
 // that cannot be read is the answer for every reason. The error is encode's first one, with the
