@@ -206,7 +206,7 @@ func (c *Call) onScreened(e *Event) Step {
 	}
 	p, d := c.policy, c.Decision
 	d.ID = c.bodyIDs[0]
-	counts := true // ext_authz has not counted that it goes on
+	var counts bool // ext_authz has not counted that it goes on
 	if p.Lookup != nil {
 		d.Action = ActionLookup
 		p.setPresence(&d, e.presence, c.watchedID != "")
