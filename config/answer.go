@@ -12,15 +12,15 @@ import (
 // Answer is what the backend's answers mean, where their status alone does not tell. In each
 // list one condition that holds is enough. Failed counts before absent, and absent before done.
 type Answer struct {
-	Done   []AnswerCondition `mapstructure:"done"`   // the backend did what the request asks for
-	Failed []AnswerCondition `mapstructure:"failed"` // it certainly did not
-	Absent []AnswerCondition `mapstructure:"absent"` // it has no such order
+	Done   []AnswerCondition `mapstructure:"done" items:"16 conditions"`   // the backend did what the request asks for
+	Failed []AnswerCondition `mapstructure:"failed" items:"16 conditions"` // it certainly did not
+	Absent []AnswerCondition `mapstructure:"absent" items:"16 conditions"` // it has no such order
 }
 
 // AnswerCondition is a condition on an answer. All of its members must hold; at least one is
 // set.
 type AnswerCondition struct {
-	Status AnswerStatuses `mapstructure:"status"` // 404, 2xx, or a list of them
+	Status AnswerStatuses `mapstructure:"status" form:"answer_status"` // 404, 2xx, or a list of them
 	// Header maps names, in any case, to RE2 patterns. A line of the header must match.
 	Header      map[string]string `mapstructure:"header" form:"header"`
 	ContentType string            `mapstructure:"content_type" form:"lower"` // the media type, without parameters, in any case
@@ -48,9 +48,6 @@ var (
 	answerStatusesType = reflect.TypeFor[AnswerStatuses]()
 	jsonTestsType      = reflect.TypeFor[JSONTests]()
 )
-
-// maxAnswerConditions bounds each list. An answer is held against all of them.
-const maxAnswerConditions = 16
 
 // answerStatuses reads one status, or a list of them.
 func (r *reader) answerStatuses(n *yaml.Node, path, shown string) (any, bool) {
@@ -142,47 +139,31 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 	return tests, true
 }
 
+var answerKeys = []string{"done", "failed", "absent"}
+
 // answer checks what answers mean.
 func (v *validator) answer(path string, a *Answer) {
 	if a == nil || v.unusable(path) {
 		return
 	}
 	if len(a.Done)+len(a.Failed)+len(a.Absent) == 0 {
-		v.rejectMissing(path, []string{"done", "failed", "absent"}, "says nothing: give it done, failed or absent")
+		v.rejectMissing(path, answerKeys, "says nothing: give it done, failed or absent")
 	}
-	for _, list := range []struct {
-		key        string
-		conditions []AnswerCondition
-	}{{"done", a.Done}, {"failed", a.Failed}, {"absent", a.Absent}} {
-		at := path + "." + list.key
-		if len(list.conditions) > maxAnswerConditions {
-			v.reject(at, "has %d conditions: %d at most", len(list.conditions), maxAnswerConditions)
-		}
-		for i, c := range list.conditions {
-			v.answerCondition(fmt.Sprintf("%s[%d]", at, i), c)
+	for n, conditions := range [][]AnswerCondition{a.Done, a.Failed, a.Absent} {
+		for i, c := range conditions {
+			v.answerCondition(fmt.Sprintf("%s.%s[%d]", path, answerKeys[n], i), c)
 		}
 	}
 }
-
-// answerStatus matches a status, or all of a kind.
-var answerStatus = regexp.MustCompile(`^[2-5](xx|\d\d)$`)
 
 func (v *validator) answerCondition(path string, c AnswerCondition) {
 	if len(c.Status) == 0 && len(c.Header) == 0 && c.ContentType == "" && len(c.JSON) == 0 {
 		v.rejectMissing(path, []string{"status", "header", "content_type", "json"}, "holds for every answer: give it status, header, content_type or json")
 	}
-	for _, status := range c.Status {
-		if !answerStatus.MatchString(string(status)) {
-			v.reject(path+".status", "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx", quote(string(status)))
-		}
-	}
 	for _, name := range v.headerNames(path+".header", c.Header) {
 		if _, err := regexp.Compile(c.Header[name]); err != nil {
 			v.reject(join(path+".header", name), "is not an RE2 pattern: %s", oneLine(err.Error()))
 		}
-	}
-	if c.ContentType != "" && (strings.ContainsAny(c.ContentType, "; ,") || strings.Count(c.ContentType, "/") != 1) {
-		v.reject(path+".content_type", "%s is not a media type without parameters, such as text/html", quote(c.ContentType))
 	}
 	for _, test := range c.JSON {
 		if at := join(path+".json", test.Path); test.Path == "" || len(test.Path) > maxJSONPath || strings.Contains("."+test.Path+".", "..") {

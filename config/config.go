@@ -29,11 +29,11 @@ type Config struct {
 	// Redis is where the locks and the change logs are. A file that needs none has none.
 	Redis *Redis `mapstructure:"redis" change:"restart"`
 	// Filters are the sets of order IDs.
-	Filters map[string]Filter `mapstructure:"filters" change:"restart"`
+	Filters map[string]Filter `mapstructure:"filters" form:"name" change:"restart"`
 	// Sources are where filters read IDs from.
-	Sources map[string]Source `mapstructure:"sources" change:"restart"`
+	Sources map[string]Source `mapstructure:"sources" form:"name" change:"restart"`
 	// Locks are those of orders.
-	Locks map[string]Lock `mapstructure:"locks"`
+	Locks map[string]Lock `mapstructure:"locks" form:"name"`
 	// Rules are looked at in the order of the file. The first that matches a request counts.
 	Rules []Rule `mapstructure:"rules"`
 	// Log is what ordergate logs besides its own log.

@@ -71,7 +71,10 @@ var forms = map[string]form{
 	"share": like(lazily(`^(1/[1-9]\d{0,8}|off)$`), "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
 	"key_prefix": that(func(text string) bool { return len(text) <= maxLockKey },
 		fmt.Sprintf("%%s is longer than %d bytes", maxLockKey)),
-	"lock": {expr: `\{id\}`},
+	"lower": that(func(text string) bool { return !strings.ContainsAny(text, "; ,") && strings.Count(text, "/") == 1 },
+		"%s is not a media type without parameters, such as text/html"),
+	"answer_status": like(lazily(`^[2-5](xx|\d\d)$`), "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx"),
+	"lock":          {expr: `\{id\}`},
 
 	"method":    {"", methodProblem},
 	"template":  {"", func(text string) string { return ofPath(text, templateProblem(text)) }},

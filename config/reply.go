@@ -22,7 +22,7 @@ type Reply struct {
 	Body        string `mapstructure:"body"`         // at most 64 KiB
 	BodyFile    string `mapstructure:"body_file"`    // read at start and at each reload, in place of Body
 	// Headers maps names, in any case, to values.
-	Headers map[string]string `mapstructure:"headers" form:"header"`
+	Headers map[string]string `mapstructure:"headers" items:"16 headers" form:"header"`
 	// RetryAfter is sent in whole seconds, rounded up; 0 sends none.
 	RetryAfter time.Duration `mapstructure:"retry_after" min:"0s" max:"24h"`
 }
@@ -55,10 +55,7 @@ func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
 // setHeaders are headers of a reply that have a key of their own, or that Envoy sets.
 var setHeaders = []string{"content-type", "retry-after", "date", "server", "content-encoding"}
 
-const (
-	maxReplyHeaders = 16
-	maxReplyHeader  = 4096 // bytes
-)
+const maxReplyHeader = 4096 // bytes
 
 func (v *validator) reply(path string, r Reply) {
 	switch {
@@ -81,9 +78,6 @@ func (v *validator) reply(path string, r Reply) {
 		case r.Body == "" && r.BodyFile == "" && !r.redirects():
 			v.reject(at, "is for a body, and there is none of this type: give body or body_file")
 		}
-	}
-	if len(r.Headers) > maxReplyHeaders {
-		v.reject(path+".headers", "has %d headers: at most %d are allowed", len(r.Headers), maxReplyHeaders)
 	}
 	for _, name := range v.headerNames(path+".headers", r.Headers) {
 		switch at := path + ".headers"; {

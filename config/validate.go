@@ -59,17 +59,14 @@ func (v *validator) severalKeys(c *Config) {
 		v.reject("redis", "is missing: locks, create, require, freshness %s, follow, kafka, reconcile and share_load need it", FreshnessWindow)
 	}
 	for _, name := range sortedKeys(c.Filters) {
-		v.entry(join("filters", name), name)
 		v.filter(join("filters", name), name, c.Filters[name])
 	}
 	v.filtersDiffer(c)
 	for _, name := range sortedKeys(c.Sources) {
-		v.entry(join("sources", name), name)
 		v.source(join("sources", name), name, c.Sources[name])
 	}
 	v.followersDiffer(c)
 	for _, name := range sortedKeys(c.Locks) {
-		v.entry(join("locks", name), name)
 		v.lock(join("locks", name), name, c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
@@ -152,14 +149,6 @@ func nameProblem(name string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first", quote(name))
-}
-
-// entry checks the name of an entry of a section. It skips an entry from a file, since the
-// reader has checked its name.
-func (v *validator) entry(path, name string) {
-	if problem := nameProblem(name); problem != "" && !v.given(path) {
-		v.reject(path, "%s", problem)
-	}
 }
 
 // choice checks that a value is one of the choices.

@@ -15,7 +15,9 @@ func (v *validator) keys(path string, s reflect.Value) {
 	}
 	var misplaced []string
 	values := v.mappings[path]
-	for _, k := range v.keysOf(s.Type()) {
+	keys := v.keysOf(s.Type())
+	for i := range keys {
+		k := &keys[i]
 		f := s.FieldByIndex(k.field.Index)
 		_, given := values[k.key]
 		if !given && f.IsZero() && k.need == "" {
@@ -24,7 +26,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 		at := join(path, k.key)
 		switch {
 		case v.unusable(at):
-		case !v.applies(path, s, k) && (!given && f.IsZero() || v.misplaced(path, s, k)):
+		case !v.applies(path, s, *k) && (!given && f.IsZero() || v.misplaced(path, s, *k)):
 			misplaced = append(misplaced, at)
 		case k.not != "" && (given || !f.IsZero()) && v.has(path, s, k.not):
 			misplaced = append(misplaced, at)
@@ -34,7 +36,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
 			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
 		case len(k.choices) > 0:
-			v.oneOf(path, s, k)
+			v.oneOf(path, s, *k)
 		case k.least.IsValid() && !inRange(f, k.least, k.most):
 			v.reject(at, "%s is out of range: %s to %s are allowed", number(f.Interface()), number(k.least.Interface()), number(k.most.Interface()))
 		default:
@@ -71,6 +73,9 @@ func (v *validator) texts(at string, f reflect.Value, k *declaration) {
 		}
 		for i := 0; f.Type().Elem().Kind() == reflect.String && f.Kind() == reflect.Slice && i < f.Len(); i++ {
 			item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
+			if _, isList := v.origins[item]; f.Type() == answerStatusesType && !isList {
+				item = at // one by itself
+			}
 			if seen[text] {
 				v.reject(item, "%s is given twice: %s", quote(text), k.twice)
 				continue
@@ -79,6 +84,11 @@ func (v *validator) texts(at string, f reflect.Value, k *declaration) {
 			if seen != nil {
 				seen[text] = true
 			}
+		}
+	}
+	if f.Kind() == reflect.Map && k.form == "name" && v.file == "" { // the reader checks the names of a file
+		for _, name := range sortedNames(f) {
+			v.text(join(at, name.String()), name.String(), k)
 		}
 	}
 	if k.empty != "" && f.Len() == 0 {

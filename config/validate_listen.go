@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -80,22 +81,23 @@ func (v *validator) listenTLS(l *Listen) {
 // served checks that each listener that a rule needs has an address. Without the listener,
 // Envoy would either forward the rule's requests unchecked or refuse all of them.
 func (v *validator) served(c *Config) {
-	authz, proc := "", ""
+	authz, proc := "", "" // the first keys that need them
 	for i, r := range c.Rules {
-		if r.Lookup != nil && authz == "" {
-			authz = rulePath(i) + ".lookup"
+		path := rulePath(i)
+		if r.Lookup != nil {
+			authz = cmp.Or(authz, path+".lookup")
 		}
-		if r.Create != nil && r.Create.Dedup != nil && authz == "" {
-			authz = rulePath(i) + ".create.dedup"
+		if r.Create != nil {
+			proc = cmp.Or(proc, path+".create")
+			if r.Create.Dedup != nil {
+				authz = cmp.Or(authz, path+".create.dedup")
+			}
 		}
-		if r.Create != nil && proc == "" {
-			proc = rulePath(i) + ".create"
+		if r.Settle != nil {
+			proc = cmp.Or(proc, path+".settle")
 		}
-		if r.Settle != nil && proc == "" {
-			proc = rulePath(i) + ".settle"
-		}
-		if r.Once != nil && proc == "" {
-			proc = rulePath(i) + ".once"
+		if r.Once != nil {
+			proc = cmp.Or(proc, path+".once")
 		}
 	}
 	if c.Listen.Authz == "" && c.Listen.HTTP == "" && authz != "" {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -36,22 +37,14 @@ func (v *validator) condition(path string, c *Condition, r *Rule) {
 	case len(kinds) > 1:
 		v.reject(path, "has %s: give each condition an entry of its own", strings.Join(kinds, " and "))
 	}
-	for _, kind := range kinds {
-		switch at := join(path, kind); kind {
-		case "latch":
-			v.template(at, c.Latch, parts)
-		case "exists":
-			v.template(at, c.Exists, parts)
-		case "missing":
-			v.template(at, c.Missing, parts)
-		case "value":
-			v.valueCondition(at, c.Value, parts)
-		case "geo":
-			v.geoCondition(at, c.Geo, parts)
-		case "time":
-			v.timeCondition(at, c.Time)
+	for i, text := range []string{c.Latch, c.Exists, c.Missing} {
+		if kind := conditionKinds[i]; slices.Contains(kinds, kind) {
+			v.template(join(path, kind), text, parts)
 		}
 	}
+	v.valueCondition(path+".value", c.Value, parts)
+	v.geoCondition(path+".geo", c.Geo, parts)
+	v.timeCondition(path+".time", c.Time)
 	v.conditionParts(path, c, r)
 	if len(kinds) == 1 {
 		v.conditionIsNoLock(path, c, r)

@@ -316,11 +316,11 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Fatalf("got error %v, want an InvalidError", err)
 	}
 	want := []Violation{
+		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
 		{Path: "filters.orders.false_positive_rate", Message: "+Inf is out of range: 1e-09 to 0.5 are allowed"},
 		{Path: "rules[0].match", Message: "methods is missing: give at least one method, such as [GET, HEAD]"},
 		{Path: "rules[0].match", Message: `path is missing: give a template such as "/orders/{id}"`},
 		{Path: "rules[0].settle.lock", Message: `"settlements" is not defined under locks, did you mean settlement?`},
-		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
 		{Path: "rules[0].id", Message: "does not name the ID's location: give exactly one of path, query, header, json, form, cookie"},
 	}
 	if diff := cmp.Diff(want, wrong.Violations); diff != "" {
