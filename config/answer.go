@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -52,40 +54,39 @@ var (
 // answerStatuses reads one status, or a list of them.
 func (r *reader) answerStatuses(n *yaml.Node, path, shown string) (any, bool) {
 	texts, ok := r.texts(n, path, shown)
-	if !ok {
-		return nil, r.discard(path)
+	return texts, ok || r.discard(path)
+}
+
+// items yields a value, or those of a list, with their paths. It ends at the limit of values.
+func (r *reader) items(n *yaml.Node, path, shown string) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		if n.Kind != yaml.SequenceNode {
+			_ = r.countValue(n.Line) && yield(path, n)
+			return
+		}
+		for i, item := range n.Content {
+			index := "[" + strconv.Itoa(i) + "]"
+			r.origins[path+index] = origin{line: item.Line, shown: shown + index}
+			if !r.countValue(item.Line) || !yield(path+index, resolve(item)) {
+				return
+			}
+		}
 	}
-	return texts, true
 }
 
 // texts reads a scalar, or a list of scalars, as texts. It reports anything else.
 func (r *reader) texts(n *yaml.Node, path, shown string) (texts []string, ok bool) {
-	items := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		items = n.Content
-	}
-	for i, item := range items {
-		at := path
-		if n.Kind == yaml.SequenceNode {
-			index := fmt.Sprintf("[%d]", i)
-			at = path + index
-			r.origins[at] = origin{line: item.Line, shown: shown + index}
-		}
-		item = resolve(item)
-		if !r.countValue(item.Line) {
-			return nil, false
-		}
+	for at, item := range r.items(n, path, shown) {
 		if item.Kind != yaml.ScalarNode {
 			r.report(at, fmt.Sprintf("is %s: write a value, or a list of values", describe(item)))
 			return nil, false
 		}
 		texts = append(texts, jsonText(item))
 	}
-	if len(texts) == 0 {
+	if len(texts) == 0 && !r.exhausted {
 		r.report(path, "is an empty list: give it a value or remove the key")
-		return nil, false
 	}
-	return texts, true
+	return texts, len(texts) > 0
 }
 
 // jsonText returns the text of a scalar as JSON has it: null for ~, and true for True.

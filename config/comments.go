@@ -14,7 +14,7 @@ import (
 // declarationFiles are the files of this package that declare keys. The comments of their fields
 // are the documentation of the keys, in the schema and in docs/reference.md.
 //
-//go:embed answer.go config.go dedup.go filter.go freshness.go log.go mode.go once.go reply.go require.go rule.go validate_by.go
+//go:embed answer.go config.go dedup.go filter.go freshness.go log.go mode.go once.go reply.go require.go rule.go
 var declarationFiles embed.FS
 
 // comments are the comments of the fields of structs, as Type.Field, and of types, as Type.

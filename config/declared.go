@@ -18,8 +18,8 @@ import (
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
-//	form          what a text is, by itself, in a list or as keys, see [forms]; header and lower (a
-//	              media type) become lower case
+//	form          what a text is, by itself, in a list or as keys, see [forms]; headers and lower
+//	              (a media type) become lower case
 //	of            the section that has an entry of this name
 //	items         the most that a list or a mapping has, and what they are: 16 conditions
 //	twice         what to do about a text that a list has twice
@@ -186,7 +186,7 @@ func (d *document) fill(path string, v reflect.Value) {
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
 		}
-		if (k.form == "header" || k.form == "lower") && !f.IsZero() {
+		if (strings.HasSuffix(k.form, "header") || k.form == "lower") && !f.IsZero() {
 			lower(f, k.form)
 		}
 		if k.reply != nil && d.applies(path, v, k) {

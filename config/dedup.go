@@ -5,11 +5,8 @@ import (
 	"time"
 )
 
-// What becomes of a create that cannot be confirmed.
-const (
-	OnUnavailableForward = "forward"
-	OnUnavailableRefuse  = "refuse"
-)
+// OnUnavailableRefuse refuses a create that cannot be confirmed.
+const OnUnavailableRefuse = "refuse"
 
 // Dedup refuses a create whose request names an order that exists. The filter decides which
 // orders are certainly new. The table that Confirm names decides about the others.

@@ -1,8 +1,6 @@
 package config
 
-import (
-	"time"
-)
+import "time"
 
 // Filter kinds, layouts, segments, ways to expand, and freshness.
 const (

@@ -33,12 +33,8 @@ type DecisionLog struct {
 	Secret    Secret `mapstructure:"-" secret:"secret" json:"-"`
 }
 
-// Values of the key ids.
-const (
-	IDsPlain  = "plain"
-	IDsHashed = "hashed" // a keyed hash
-	IDsNone   = "none"
-)
+// IDsHashed has IDs logged by a keyed hash.
+const IDsHashed = "hashed"
 
 // Streams to which a decision log may go.
 const (

@@ -42,7 +42,7 @@ type Once struct {
 	// MaxBody bounds the stored body, in bytes; default 65536. Of a larger answer only what was
 	// done is stored.
 	MaxBody int      `mapstructure:"max_body" min:"0" max:"1048576"`
-	Headers []string `mapstructure:"headers" form:"header"` // headers that are stored, in any case; default content-type and location
+	Headers []string `mapstructure:"headers" form:"stored_header"` // headers that are stored, in any case; default content-type and location
 
 	// Name is that of the stored answers of an order. Rules that do the same in different ways
 	// have the same name: an order that one of them has settled is refused by the others.
@@ -412,9 +412,6 @@ func (v *validator) once(path string, o *Once) {
 		keep = path + ".for"
 	}
 	between(v, keep, o.Keep, time.Second, maxOnceKeep)
-	for i, name := range o.Headers {
-		v.storedHeader(fmt.Sprintf("%s.headers[%d]", path, i), name)
-	}
 }
 
 var (
@@ -425,24 +422,15 @@ var (
 
 // onceParts reads one part of a key, or a list of them.
 func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
-	items := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		items = n.Content
-	}
-	parts := make([]string, 0, len(items))
-	for i, item := range items {
-		index := fmt.Sprintf("[%d]", i)
-		r.origins[path+index] = origin{line: item.Line, shown: shown + index}
-		item = resolve(item)
+	parts := make([]string, 0)
+	for at, item := range r.items(n, path, shown) {
 		switch {
-		case !r.countValue(item.Line):
-			return nil, false
 		case item.Kind == yaml.ScalarNode && item.ShortTag() == "!!str":
 			parts = append(parts, strings.ToLower(item.Value))
 		case item.Kind == yaml.MappingNode && len(item.Content) == 2 && item.Content[0].Value == "header" && resolve(item.Content[1]).Kind == yaml.ScalarNode:
 			parts = append(parts, OnceHeader+strings.ToLower(resolve(item.Content[1]).Value))
 		default:
-			r.report(path+index, fmt.Sprintf("is %s: write %s, %s, or {header: name}", describe(item), OnceIdempotencyKey, OnceBody))
+			r.report(at, fmt.Sprintf("is %s: write %s, %s, or {header: name}", describe(item), OnceIdempotencyKey, OnceBody))
 			return nil, r.discard(path)
 		}
 	}

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"maps"
+	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // partID is the name of the order's own ID in the key of a lock.
@@ -20,8 +24,8 @@ type KeyTemplate struct {
 func (c *Config) LockKey(name string) KeyTemplate {
 	var parts []string
 	for i := range c.Rules {
-		if r := &c.Rules[i]; len(r.Parts) > 0 && r.OrderLock() == name {
-			parts = append(parts, sortedKeys(r.Parts)...)
+		if r := &c.Rules[i]; r.OrderLock() == name {
+			parts = slices.AppendSeq(parts, maps.Keys(r.Parts))
 		}
 	}
 	return NewKeyTemplate(c.Locks[name].Key, parts)
@@ -89,4 +93,175 @@ func (c *Config) partOrder(r *Rule, uses map[string]lockUse) []string {
 		seen[name] = true
 		return skip
 	})
+}
+
+// maxParts bounds the parts of an ID.
+const maxParts = 4
+
+// maxComposedID is the length of the longest ID with its parts, in bytes.
+const maxComposedID = orderid.MaxBytes
+
+// parts checks the parts of a rule's IDs.
+func (v *validator) parts(path string, r Rule) {
+	at := path + ".parts"
+	if len(r.Parts) == 0 {
+		v.partsComplete(path, r)
+		return
+	}
+	if n := len(r.Parts); n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
+		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
+	}
+	if _, has := r.Parts[partID]; has {
+		v.reject(join(at, partID), "%s is the order's ID: give the part another name", partID)
+	}
+	for _, name := range r.PartNames() {
+		if id := r.Parts[name]; id.Format == FormatPattern {
+			if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
+				v.reject(join(at, name)+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
+			}
+		}
+	}
+	v.composedLength(at, r)
+	v.partsComplete(path, r)
+}
+
+// composedLength rejects IDs that may be too long with their parts.
+func (v *validator) composedLength(path string, r Rule) {
+	longest := func(id ID) int {
+		if id.Format == FormatUUID {
+			return len("00000000-0000-0000-0000-000000000000")
+		}
+		return id.MaxLength
+	}
+	n := 0
+	for _, id := range r.Parts {
+		n += longest(id) + 1 // the slash
+	}
+	most := 0
+	for _, id := range r.IDs {
+		most = max(most, longest(id))
+	}
+	if n += most; n > maxComposedID && most <= maxComposedID {
+		v.reject(path, "an ID with its parts may have %d bytes: at most %d are allowed, so lower a max_length", n, maxComposedID)
+	}
+}
+
+// partsComplete checks that the rule's parts are those in the key of its lock and those of its
+// filter. Otherwise the orders of two tenants would share a lock or an entry.
+func (v *validator) partsComplete(path string, r Rule) {
+	var inKey, inFilter []string
+	if lock := r.OrderLock(); lock != "" {
+		at := join("locks", lock)
+		if l, ok := v.config.Locks[lock]; ok && l.Key != "" && !v.unusable(at+".key") {
+			inKey = v.uses[lock].Parts()
+			v.sameParts(path, r, inKey, "in the key "+quote(l.Key)+" of "+v.shown(at), "two orders would share a lock: write {%s} in it")
+		}
+		if r.Settle != nil && r.Settle.Limit != nil {
+			v.limitWithoutParts(path+".settle.limit.lock", r)
+		}
+	}
+	if name := r.filterOf(); name != "" {
+		at := join("filters", name)
+		if f, ok := v.config.Filters[name]; ok && !v.unusable(at+".parts") && !v.partlyRead[at] {
+			inFilter = f.Parts
+			v.sameParts(path, r, inFilter, "among the parts of "+v.shown(at), "two orders would share an entry: add %s to them")
+		}
+	}
+	if len(inKey) > 1 && len(inKey) == len(inFilter) && !slices.Equal(inKey, inFilter) {
+		v.reject(path+".parts", "are %s in the key of locks.%s, and %s in filters.%s: give both one order, since it is that of a full ID",
+			strings.Join(inKey, ", "), r.OrderLock(), strings.Join(inFilter, ", "), r.filterOf())
+	}
+}
+
+// sameParts compares a rule's parts with the others that it has to have.
+func (v *validator) sameParts(path string, r Rule, others []string, where, advice string) {
+	for _, name := range sortedKeys(r.Parts) {
+		if !slices.Contains(others, name) && nameProblem(name) == "" {
+			v.reject(join(path+".parts", name), "is not "+strings.ReplaceAll(where, "%", "%%")+", so "+advice, name)
+		}
+	}
+	for i, name := range others {
+		if _, has := r.Parts[name]; !has && !slices.Contains(others[:i], name) && !v.unusable(path+".parts") {
+			v.rejectMissing(path, []string{"parts"}, "parts.%s is missing: %s is %s, so say where a request has it", name, name, where)
+		}
+	}
+}
+
+// limitWithoutParts rejects a part in the key of a limit's lock, which has the limit's ID only.
+func (v *validator) limitWithoutParts(path string, r Rule) {
+	l, ok := v.config.Locks[r.Settle.Limit.Lock]
+	if !ok {
+		return
+	}
+	for _, name := range sortedKeys(r.Parts) {
+		if strings.Contains(l.Key, "{"+name+"}") {
+			v.reject(path, "%s has {%s} in its key, and a limit has one ID and no parts: remove it from the key", quote(r.Settle.Limit.Lock), name)
+		}
+	}
+}
+
+// partProblem returns the fault of a part's name, or "".
+func partProblem(name string) string {
+	if name == partID {
+		return name + " is the order's ID, which is always last: remove it"
+	}
+	return nameProblem(name)
+}
+
+// partColumns checks the columns of a table that have the parts of its IDs.
+func (v *validator) partColumns(path, source string, s Source) {
+	at := path + ".part_columns"
+	var used []string // by filters
+	for _, name := range sortedKeys(v.config.Filters) {
+		f := v.config.Filters[name]
+		if !slices.Contains(f.Sources, source) {
+			continue
+		}
+		used = append(used, f.Parts...)
+		for i, part := range f.Parts {
+			if _, has := s.PartColumns[part]; !has && nameProblem(part) == "" && !slices.Contains(f.Parts[:i], part) && !v.unusable(at) && !v.partlyRead[at] {
+				v.rejectMissing(path, []string{"part_columns"}, "part_columns.%s is missing: filter %s has this part, so name the column of the table that has it", part, quote(name))
+			}
+		}
+	}
+	columns := map[string]string{s.IDColumn: "id_column"}
+	for _, part := range sortedKeys(s.PartColumns) {
+		here, column := join(at, part), s.PartColumns[part]
+		problem := nameProblem(part)
+		switch other, taken := columns[column]; {
+		case problem != "":
+			v.reject(here, "%s", problem)
+		case !isIdentifier(s.Kind, column):
+			v.column(here, s.Kind, column)
+		case taken:
+			v.reject(here, "%s is also that of %s: name a column of its own", quote(column), other)
+		case !slices.Contains(used, part):
+			v.reject(here, "no filter of this source has the part %s: add it to the parts of the filter, or remove this", part)
+		}
+		columns[column] = part
+	}
+}
+
+// keyParts checks the parts in the key of a lock.
+func (v *validator) keyParts(path, name string) {
+	t := v.uses[name]
+	if len(t.Parts()) == 0 || v.unusable(path) {
+		return
+	}
+	for i, part := range t.Names {
+		if part != partID && slices.Contains(t.Names[:i], part) {
+			v.reject(path, "%s has {%s} in it more than once: once is enough", quote(v.config.Locks[name].Key), part)
+			return
+		}
+	}
+	before, text, ok := t.isUnambiguous(t.ids)
+	switch {
+	case ok:
+	case text == "":
+		v.reject(path, "%s has nothing between {%s} and the next part, so the keys of two orders may be the same: write a character between them that neither can have, such as /",
+			quote(v.config.Locks[name].Key), before)
+	default:
+		v.reject(path, "%s has %s behind {%s}, which can have that character too, so the keys of two orders may be the same: write another one there, such as /, or give the part a format without it",
+			quote(v.config.Locks[name].Key), quote(text[:1]), before)
+	}
 }

@@ -15,9 +15,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 	}
 	var misplaced []string
 	values := v.mappings[path]
-	keys := v.keysOf(s.Type())
-	for i := range keys {
-		k := &keys[i]
+	for _, k := range v.keysOf(s.Type()) {
 		f := s.FieldByIndex(k.field.Index)
 		_, given := values[k.key]
 		if !given && f.IsZero() && k.need == "" {
@@ -26,7 +24,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 		at := join(path, k.key)
 		switch {
 		case v.unusable(at):
-		case !v.applies(path, s, *k) && (!given && f.IsZero() || v.misplaced(path, s, *k)):
+		case !v.applies(path, s, k) && (!given && f.IsZero() || v.misplaced(path, s, k)):
 			misplaced = append(misplaced, at)
 		case k.not != "" && (given || !f.IsZero()) && v.has(path, s, k.not):
 			misplaced = append(misplaced, at)
@@ -36,7 +34,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
 			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
 		case len(k.choices) > 0:
-			v.oneOf(path, s, *k)
+			v.oneOf(path, s, k)
 		case k.least.IsValid() && !inRange(f, k.least, k.most):
 			v.reject(at, "%s is out of range: %s to %s are allowed", number(f.Interface()), number(k.least.Interface()), number(k.most.Interface()))
 		default:
