@@ -65,14 +65,14 @@ func (x *exchange) onMessage(msg *extproc.ProcessingRequest) (done bool) {
 			x.server.checkAttributes(x.call, r)
 		}
 		x.asked = false
-		x.noteEnd(r.Ended)
+		x.noteEnd(r.Ended && x.call.NeedsLock)
 		return x.on(gate.Event{Kind: gate.ResponseHeaders, Response: r, Unseen: !x.server.ends.shown.Load()}, msg)
 	case *extproc.ProcessingRequest_ResponseBody:
 		end := m.ResponseBody.GetEndOfStream()
 		x.noteEnd(end || !x.call.NeedsLock)
 		return x.on(gate.Event{Kind: gate.ResponseBody, Body: m.ResponseBody.GetBody(), End: end, Cut: true}, msg)
 	case *extproc.ProcessingRequest_ResponseTrailers:
-		x.noteEnd(true)
+		x.noteEnd(x.call.NeedsLock)
 		return x.on(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: gate.GRPCStatusIn(headerMap(m.ResponseTrailers.GetTrailers().GetHeaders()))}, msg)
 	}
 	x.mu.Lock()
@@ -80,7 +80,8 @@ func (x *exchange) onMessage(msg *extproc.ProcessingRequest) (done bool) {
 	return x.stream.Send(continueReply(msg)) != nil
 }
 
-// noteEnd notes that Envoy has shown the end of an answer.
+// noteEnd notes that Envoy has shown the end of an answer: to a call with a lock, or the body of that to a
+// create.
 func (x *exchange) noteEnd(shown bool) {
 	if shown && x.call.Decision.Action != gate.ActionLookup {
 		x.server.ends.show()
