@@ -80,7 +80,7 @@ func (e *Effective) pathOf(s Setting) string {
 // byPath returns the settings by their paths, the paths in order, and the entries of sections.
 func (e *Effective) byPath() (paths []string, settings map[string]Setting, entries map[string]bool) {
 	settings, entries = make(map[string]Setting), make(map[string]bool)
-	for _, s := range e.Settings {
+	for _, s := range e.Settings() {
 		path := e.pathOf(s)
 		paths = append(paths, path)
 		settings[path] = s

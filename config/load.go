@@ -59,11 +59,20 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 
 // LoadWith is [Load] with options.
 func LoadWith(path string, o Options) (*Config, Warnings, error) {
-	data, err := readConfiguration(path)
+	e, err := LoadEffective(path, o)
 	if err != nil {
 		return nil, Warnings{}, err
 	}
-	return parse(path, data, o)
+	return e.Config, e.Warnings, nil
+}
+
+// LoadEffective is [LoadWith] that also returns the origins of all values.
+func LoadEffective(path string, o Options) (*Effective, error) {
+	data, err := readConfiguration(path)
+	if err != nil {
+		return nil, err
+	}
+	return effective(path, data, o)
 }
 
 func readConfiguration(path string) ([]byte, error) {
@@ -103,38 +112,36 @@ func withoutPath(err error) error {
 
 // Parse is [Load] for the content of a file. It uses the file's name in errors only.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	c, _, err := parse(file, data, Options{Getenv: getenv})
-	return c, err
+	e, err := effective(file, data, Options{Getenv: getenv})
+	if err != nil {
+		return nil, err
+	}
+	return e.Config, nil
 }
 
-func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
-	c, _, warnings, err := parseDocument(file, data, o)
-	return c, warnings, err
-}
-
-// parseDocument also returns the origins of the values.
-func parseDocument(file string, data []byte, o Options) (*Config, *document, Warnings, error) {
+func effective(file string, data []byte, o Options) (*Effective, error) {
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }
 	}
 	doc := newDocument(file)
 	tree := doc.read(data)
 	if tree == nil {
-		return nil, nil, Warnings{}, invalid(doc.violations)
+		return nil, invalid(doc.violations)
 	}
 	overrides := doc.environment(tree, o.Getenv)
 	c, err := doc.decode(tree, overrides)
 	if err != nil {
-		return nil, nil, Warnings{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
+		return nil, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
 	c.readSecrets(doc, o)
 	used, elsewhere := doc.divide(&o)
 	if err := invalid(used); err != nil {
-		return nil, nil, Warnings{}, err
+		return nil, err
 	}
-	return c, doc, Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.warnings(c, doc.unreadBodies), doc.warnings(c, doc.literalKeys), doc.warnings(c, doc.lockTimes, doc.failuresStored)}, nil
+	warnings := Warnings{elsewhere, doc.unknownVariables(c, o.Environ), doc.warnings(c, doc.unreadBodies), doc.warnings(c, doc.literalKeys), doc.warnings(c, doc.lockTimes, doc.failuresStored)}
+	return &Effective{Config: c, Warnings: warnings, document: doc, getenv: o.Getenv}, nil
 }
 
 // decode merges the overrides into the values of the file and returns the result as a

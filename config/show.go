@@ -35,12 +35,18 @@ func (s Setting) Origin() string {
 	return "default"
 }
 
-// Effective is a configuration with the origins of its values.
+// Effective is a configuration with the origins of its values. It is safe for concurrent use.
 type Effective struct {
 	Config   *Config
 	Warnings Warnings
-	Settings []Setting // in the order of the file's sections and keys; without secrets
-	root     *yaml.Node
+	document *document
+	getenv   func(string) string
+}
+
+// Settings returns all values, in the order of the file's sections and keys, without secrets.
+func (e *Effective) Settings() []Setting {
+	settings, _ := e.show()
+	return settings
 }
 
 // WriteTo writes the configuration as a file that has every value, each with its origin in a
@@ -49,29 +55,19 @@ func (e *Effective) WriteTo(w io.Writer) (int64, error) {
 	var text bytes.Buffer
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(e.root); err != nil {
+	_, root := e.show()
+	if err := encoder.Encode(root); err != nil {
 		return 0, err
 	}
 	return text.WriteTo(w)
 }
 
-// LoadEffective is [LoadWith] that also returns the origins of all values.
-func LoadEffective(path string, o Options) (*Effective, error) {
-	data, err := readConfiguration(path)
-	if err != nil {
-		return nil, err
-	}
-	return effective(path, data, o)
-}
-
-func effective(path string, data []byte, o Options) (*Effective, error) {
-	c, doc, warnings, err := parseDocument(path, data, o)
-	if err != nil {
-		return nil, err
-	}
-	s := shower{document: doc, config: c, getenv: o.Getenv}
-	root := s.mapping("", reflect.ValueOf(*c))
-	return &Effective{c, warnings, s.settings, root}, nil
+func (e *Effective) show() ([]Setting, *yaml.Node) {
+	d := *e.document
+	d.keys = make(map[reflect.Type][]*declaration) // the only map that showing changes
+	s := shower{document: &d, config: e.Config, getenv: e.getenv}
+	root := s.mapping("", reflect.ValueOf(*e.Config))
+	return s.settings, root
 }
 
 // shower writes a configuration as YAML nodes.

@@ -103,7 +103,7 @@ func TestShownSecrets(t *testing.T) {
 	if _, err := e.WriteTo(&shown); err != nil || strings.Contains(shown.String(), "hunter2") || !strings.Contains(shown.String(), "dsn_env: (hidden)") {
 		t.Errorf("error %v, shown %s", err, shown.String())
 	}
-	for _, s := range e.Settings {
+	for _, s := range e.Settings() {
 		if s.Value == "hunter2" || s.text == "hunter2" {
 			t.Errorf("setting %+v", s)
 		}

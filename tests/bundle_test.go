@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func TestBundle(t *testing.T) {
 	}
 	env := []string{
 		"GATE_TOKEN=secret-token-of-the-admin", "FILTER_SECRET=secret-of-the-filter", "LOCK_SECRET=secret-of-the-lock",
-		"ORDERS_DSN=shop:secret-dsn/%@tcp(127.0.0.1:1)/shop",
+		"ORDERS_DSN=shop:secret-dsn/%@tcp(127.0.0.1:1)/shop", "ORDERGATE_FILTERS_ORDERS_STALE_AFTER=6s",
 	}
 	gate, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", false), config("127.0.0.1:0"), env...)
 	must(t, err)
@@ -84,13 +85,15 @@ func TestBundle(t *testing.T) {
 	for name, text := range map[string]string{
 		running + "readyz.json": "connection refused", running + "log.txt": "connection refused", running + "filters/orders.json": `"state": "unknown"`,
 		running + "metrics.txt": `ordergate_filter_state{filter="orders",state="unknown"} 1`, running + "stacks.txt": "goroutine 1 [", whole[10]: "redis_version:",
-		"configuration.yaml": "dsn_env: ORDERS_DSN", running + "in-force.yaml": "stale_after: 5s", running + "process.json": `"github.com/redis/go-redis/v9": "v`,
+		"configuration.yaml": "dsn_env: ORDERS_DSN", running + "in-force.yaml": "stale_after: 6s", running + "process.json": `"github.com/redis/go-redis/v9": "v`,
 	} {
 		if !strings.Contains(files[name], text) {
 			t.Errorf("%s has no %q: %.2000s", name, text, files[name])
 		}
 	}
 	s.profiles("secret-token-of-the-admin")
+	s.configuration("", 200, "capacity: 1_000 # line 6\n", "stale_after: 6s # ORDERGATE_FILTERS_ORDERS_STALE_AFTER\n", "lease: 30s # default\n", "password_file: "+dir)
+	s.configuration("/diff", 200, "")
 
 	// The admin address refuses; the rest is there.
 	_, lacks := s.bundle(file, append([]string{"GATE_TOKEN=another-one-of-16-bytes"}, env[1:]...), running+"metrics.txt")
@@ -101,6 +104,8 @@ func TestBundle(t *testing.T) {
 		"dsn_env: ORDERS_DSN", "dsn_env: secret-in-place-of-a-name"))
 	must(t, gate.WriteConfig(bedtest.Replace(good, "username: gate", "username: gate, password: secret-in-yaml")))
 	s.wantLogged("level=ERROR", "the old one stays")
+	s.configuration("", 200, "username: gate # line 4\n")
+	s.configuration("/diff", 422, "redis.password: ")
 	files, lacks = s.bundle(file, append(env, "ORDERGATE_REDIS_PASSWORD=secret-in-a-variable"), "instance/log.txt")
 	wantLacks(t, lacks, "")
 	if text := files["check.txt"]; !strings.Contains(text, "redis.password") || !strings.Contains(files["variables.txt"], "ORDERGATE_REDIS_PASSWORD\n") {
@@ -201,13 +206,35 @@ func wantLacks(t *testing.T, lacks string, want ...string) {
 	}
 }
 
+// configuration asks for the configuration in force, as text and as JSON, and checks that it has no secret.
+func (s *stack) configuration(path string, want int, has ...string) {
+	s.t.Helper()
+	for _, accept := range []string{"*/*", "application/json"} {
+		status, text := s.admin("GET", "/v1/config"+path, "", "Authorization", "Bearer secret-token-of-the-admin", "Accept", accept)
+		isJSON := json.Valid([]byte(text))
+		if wantJSON := accept != "*/*" || want != 200; status != want || isJSON != wantJSON {
+			s.t.Errorf("/v1/config%s, %s: %d %s", path, accept, status, text)
+		}
+		for _, secret := range secretsInBundle {
+			if strings.Contains(text, secret) {
+				s.t.Errorf("/v1/config%s has %q: %s", path, secret, text)
+			}
+		}
+		for _, part := range has {
+			if !isJSON && !strings.Contains(text, part) {
+				s.t.Errorf("/v1/config%s has no %q: %s", path, part, text)
+			}
+		}
+	}
+}
+
 // profiles asks for a profile of Go's runtime, with the token and without.
 func (s *stack) profiles(token string) {
 	s.t.Helper()
 	if status, text := s.admin("GET", "/debug/pprof/goroutine?debug=1", "", "Authorization", "Bearer "+token); status != 200 || !strings.HasPrefix(text, "goroutine profile") {
 		s.t.Errorf("a profile: %d %.200s", status, text)
 	}
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/profile?seconds=1", "/v1/bundle"} {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/profile?seconds=1", "/v1/bundle", "/v1/config", "/v1/config/diff"} {
 		if status, _ := s.admin("GET", path, ""); status != 401 {
 			s.t.Errorf("%s without the token: %d", path, status)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,6 +72,12 @@ func TestReload(t *testing.T) {
 	r.wantAfter("applied", func() { r.rewrite(r.absentIs(410)) })
 	if a := r.must("GET", "/orders/77", ""); a.status != 410 || a.body != "410" {
 		t.Errorf("after a rename: %d %s", a.status, a.body)
+	}
+	if status, text := r.admin("GET", "/v1/config", ""); status != 200 || !regexp.MustCompile(`status: 410 # line \d+\n`).MatchString(text) {
+		t.Errorf("the configuration in force: %d %s", status, text)
+	}
+	if status, text := r.admin("GET", "/v1/config/diff", ""); status != 200 || text != "" {
+		t.Errorf("what the file changes after a reload: %d %s", status, text)
 	}
 	r.wantAfter("applied", func() { must(t, os.WriteFile(file, []byte(r.absentIs(451)), 0o600)) })
 	r.must("GET", "/orders/77", "").want(t, 451, "absent")
@@ -138,6 +145,12 @@ func TestReloadOfABadFile(t *testing.T) {
 		r.must("GET", "/orders/77", "").want(t, 410, "absent")
 		r.must("GET", "/orders/7", "").want(t, 200, "")
 		r.must("POST", "/orders/7/settle", "").want(t, 200, "")
+	}
+	changes := "~ redis.addresses: ['" + r.server.Addr() + "'] -> ['127.0.0.1:1']\n~ filters.orders.capacity: 1_000_000 -> 2_000_000\n" +
+		"~ rules.order-lookup.lookup.absent.status: 410 -> 403\n~ rules.order-lookup.lookup.absent.body: \"410\" -> \"403\"\n" +
+		"redis.addresses: takes a restart\nfilters.orders.capacity: takes a restart\n"
+	if status, text := r.admin("GET", "/v1/config/diff", ""); status != 200 || text != changes {
+		t.Errorf("what the file changes: %d %s", status, text)
 	}
 	r.wantAfter("applied", func() { r.rewrite(r.absentIs(451)) })
 	if _, reasons := r.readiness(); reasons["configuration"] != "" {

@@ -122,10 +122,12 @@ func (all *runtimes) release(r *runtime, closeUser func(within time.Duration)) {
 
 func start(path string, getenv func(string) string, log *slog.Logger, recent *bundle.Log) (*runtime, error) {
 	r := &runtime{path: path, log: log}
-	c, err := engine.LoadConfig(path, getenv)
+	load := func() (*config.Effective, error) { return engine.LoadEffective(path, config.Options{Getenv: getenv}) }
+	e, err := load()
 	if err != nil {
 		return nil, err
 	}
+	c := e.Config
 	r.answerDelay = timeouts.LongestLearn(c)
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
@@ -145,12 +147,12 @@ func start(path string, getenv func(string) string, log *slog.Logger, recent *bu
 	r.engine.KeepLog(recent)
 	r.engine.TuneGC(getenv)
 	r.engine.Start()
-	r.engine.ReloadFrom(path, func() (*config.Config, error) {
-		c, err := engine.LoadConfig(path, getenv)
+	r.engine.ReloadFrom(path, e, func() (*config.Effective, error) {
+		e, err := load()
 		if err == nil {
-			r.adapt(c)
+			r.adapt(e.Config)
 		}
-		return c, err
+		return e, err
 	}, nil, nil)
 	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {

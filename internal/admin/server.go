@@ -63,6 +63,10 @@ type Server struct {
 	Forget func(ctx context.Context, rule, id, who, reason string) (*ForgottenReport, error)
 	// Mark makes a mark for a request of `ordergate doctor`. Its errors wrap [ErrNoRule].
 	Mark func(ctx context.Context, stage gate.Stage, rule string, delay time.Duration) (*MarkReport, error)
+	// Effective is the configuration in force with the origins of its values. FileChanges is what the file
+	// changes in it, and the paths for which that takes a restart.
+	Effective   func() *config.Effective
+	FileChanges func() (changes []config.Difference, restart []string, err error)
 	// Page serves / and the paths below /page/, and decides itself who may use them; nil: there is none.
 	Page http.Handler
 	// Version, Active (the configuration in force), Log (the last lines) and RedisInfo (what each server
@@ -97,6 +101,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v1/doctor/marks", s.serveMark)
 	mux.HandleFunc("DELETE /v1/once/{rule}/{id...}", s.serveForget)
 	mux.HandleFunc("GET /v1/bundle", s.private(s.serveBundle))
+	mux.HandleFunc("GET /v1/config", s.private(s.serveConfig))
+	mux.HandleFunc("GET /v1/config/diff", s.private(s.serveConfigDiff))
 	if s.Config.Listen.Debug {
 		s.profiles(mux)
 	}

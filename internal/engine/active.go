@@ -26,7 +26,9 @@ type active struct {
 	config   *config.Config
 	earlier  [][]lockingRule // the rules of earlier configurations, without duplicates
 	adapters []*adapter
-	refusal  atomic.Pointer[string] // why the configuration that was read last is not active; nil: it is active
+	shown    *config.Effective                 // config with the origins of its values; nil before ReloadFrom
+	read     func() (*config.Effective, error) // reads the file
+	refusal  atomic.Pointer[string]            // why the configuration that was read last is not active; nil: it is active
 }
 
 // activeConfig returns the active configuration, which nothing changes.
@@ -34,6 +36,36 @@ func (m *Engine) activeConfig() *config.Config {
 	m.active.mu.Lock()
 	defer m.active.mu.Unlock()
 	return m.active.config
+}
+
+// keep stores the origins of the active configuration's values.
+func (f *active) keep(e *config.Effective) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.Config = f.config // equal to that of e; its secrets are in memory once
+	f.shown = e
+}
+
+// effective returns the active configuration with the origins of its values.
+func (m *Engine) effective() *config.Effective {
+	m.active.mu.Lock()
+	defer m.active.mu.Unlock()
+	return m.active.shown
+}
+
+// fileChanges returns what the file changes in the active configuration, and the paths for which
+// that takes a restart. Its errors are those of reading the file.
+func (m *Engine) fileChanges() (changes []config.Difference, restart []string, err error) {
+	e, err := m.active.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &m.active
+	f.mu.Lock()
+	shown, earlier := f.shown, f.earlier
+	f.mu.Unlock()
+	keepReread(shown.Config, e.Config)
+	return shown.Differences(e), takesRestart(shown.Config, e.Config, earlier, config.Changes(shown.Config, e.Config)), nil
 }
 
 // adapter is an adapter that passes requests to the gate.

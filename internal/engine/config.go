@@ -14,10 +14,19 @@ func LoadConfig(file string, getenv func(string) string) (*config.Config, error)
 
 // LoadConfigWith is LoadConfig with options. It sets CheckTable itself.
 func LoadConfigWith(file string, o config.Options) (*config.Config, config.Warnings, error) {
-	o.CheckTable = loader.CheckTable
-	c, aside, err := config.LoadWith(file, o)
-	if err == nil && o.Uses == nil {
-		err = loader.CheckSets(c)
+	e, err := LoadEffective(file, o)
+	if err != nil {
+		return nil, config.Warnings{}, err
 	}
-	return c, aside, err
+	return e.Config, e.Warnings, nil
+}
+
+// LoadEffective is LoadConfigWith that also returns the origins of all values.
+func LoadEffective(file string, o config.Options) (*config.Effective, error) {
+	o.CheckTable = loader.CheckTable
+	e, err := config.LoadEffective(file, o)
+	if err == nil && o.Uses == nil {
+		err = loader.CheckSets(e.Config)
+	}
+	return e, err
 }

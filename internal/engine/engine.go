@@ -238,7 +238,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 		info = func(ctx context.Context) (map[string]string, error) { return redisconn.Info(ctx, m.redis) }
 	}
 	return &admin.Server{
-		Version: m.version, Active: m.activeConfig, Log: m.recentLog, RedisInfo: info,
+		Version: m.version, Active: m.activeConfig, Effective: m.effective, FileChanges: m.fileChanges, Log: m.recentLog, RedisInfo: info,
 		Config: m.config, Filters: filters, Metrics: m.metrics, Logger: m.log, Run: m.background,
 		Conditions: func() []health.Condition { return m.conditions(context.Background(), draining()) }, Forget: m.forgetStored, Mark: m.mark,
 	}

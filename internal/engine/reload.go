@@ -20,12 +20,14 @@ import (
 // nothing. A bad configuration, or one with a change that needs a restart, is refused: the old
 // one stays active, and the log and the condition "configuration" report the refusal.
 //
-// ReloadFrom returns at once, and its work continues until Close. Call it once, after Start. It
-// calls load from several goroutines, one at a time. If the caller changed the configuration
-// between reading it and New, load must make the same changes. It calls begins, unless nil, before each
-// reload, and done after it.
-func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), asked <-chan os.Signal, begins func() (done func())) {
+// ReloadFrom returns at once, and its work continues until Close. Call it once, after Start, with the
+// configuration of New. It calls load from several goroutines, one at a time. If the caller changed the
+// configuration between reading it and New, load must make the same changes. It calls begins, unless nil,
+// before each reload, and done after it.
+func (m *Engine) ReloadFrom(file string, first *config.Effective, load func() (*config.Effective, error), asked <-chan os.Signal, begins func() (done func())) {
 	r := &reloader{engine: m, load: load, begins: begins, log: m.log}
+	m.active.keep(first)
+	m.active.read = r.read
 	m.background(func(ctx context.Context) {
 		for {
 			select {
@@ -57,10 +59,17 @@ const (
 
 type reloader struct {
 	engine *Engine
-	load   func() (*config.Config, error)
+	load   func() (*config.Effective, error)
 	begins func() (done func()) // is called around each reload; nil: nothing is
 	log    *slog.Logger
 	mu     sync.Mutex // held during a reload
+}
+
+// read reads the configuration.
+func (r *reloader) read() (*config.Effective, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.load()
 }
 
 // reload reads the configuration and activates it.
@@ -72,9 +81,9 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 	}
 	m := r.engine
 	var changed []string
-	c, err := r.load()
+	e, err := r.load()
 	if err == nil {
-		changed, err = m.apply(ctx, c)
+		changed, err = m.apply(ctx, e.Config)
 	}
 	before := m.active.refusal.Load()
 	if err != nil {
@@ -88,6 +97,7 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 		return
 	}
 	m.active.refusal.Store(nil)
+	m.active.keep(e)
 	switch {
 	case len(changed) > 0:
 		r.log.Info("reload: the new configuration is in force", "changed", strings.Join(changed, ", "))

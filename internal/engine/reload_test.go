@@ -63,13 +63,13 @@ func newReloadBed(t *testing.T) *reloadBed {
 	}
 	t.Cleanup(func() { _ = b.redis.Close() })
 	b.file = writeConfig(t, b.text)
-	load := func() (*config.Config, error) { return LoadConfig(b.file, func(string) string { return "" }) }
-	c, err := load()
+	load := func() (*config.Effective, error) { return LoadEffective(b.file, config.Options{}) }
+	e, err := load()
 	bedtest.Check(t, err)
-	b.Engine, err = build(t.Context(), c, slog.New(slog.NewTextHandler(b.out, nil)))
+	b.Engine, err = build(t.Context(), e.Config, slog.New(slog.NewTextHandler(b.out, nil)))
 	bedtest.Check(t, err)
 	t.Cleanup(b.Close)
-	b.ReloadFrom(b.file, load, b.hup, nil)
+	b.ReloadFrom(b.file, e, load, b.hup, nil)
 	return b
 }
 
@@ -306,14 +306,14 @@ func TestReloadOfAFileThatChangedAtTheStart(t *testing.T) {
 	seed := filepath.Join(t.TempDir(), "seed")
 	bedtest.Check(t, os.WriteFile(seed, []byte("id\n"), 0o600))
 	file := writeConfig(t, serving)
-	load := func() (*config.Config, error) { return LoadConfig(file, func(string) string { return "" }) }
-	c, err := load()
+	load := func() (*config.Effective, error) { return LoadEffective(file, config.Options{}) }
+	e, err := load()
 	bedtest.Check(t, err)
 	replaceFile(t, file, bedtest.Replace(serving, "name: r,", "name: other,"))
-	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+	m, err := build(t.Context(), e.Config, slog.New(slog.DiscardHandler))
 	bedtest.Check(t, err)
 	defer m.Close()
-	m.ReloadFrom(file, load, nil, nil)
+	m.ReloadFrom(file, e, load, nil, nil)
 	bedtest.Eventually(t, "the rules of the file", func() bool { return m.Gate().Policies()[0].Rule.Name == "other" })
 }
 

@@ -93,10 +93,11 @@ func serveCommand(env *environment) *cobra.Command {
 			if opts.delay < 0 || opts.drain < 0 {
 				return usageError{errors.New("--drain-delay and --drain: must be at least 0s")}
 			}
-			c, aside, err := engine.LoadConfigWith(env.file, config.Options{Getenv: env.getenv, Environ: env.environ()})
+			e, err := engine.LoadEffective(env.file, config.Options{Getenv: env.getenv, Environ: env.environ()})
 			if err != nil {
 				return usageError{err}
 			}
+			aside := e.Warnings
 			for _, v := range aside.Variables {
 				log.Warn("a variable "+v.Message, "variable", v.Path,
 					runbook.Checking.Do("correct the name of the variable, or remove it"))
@@ -105,8 +106,11 @@ func serveCommand(env *environment) *cobra.Command {
 				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line,
 					runbook.Checking.Do("correct the key, or nothing if it is meant so"))
 			}
-			opts.file, opts.load, opts.reload, opts.recent = env.file, env.load, reload, &recent
-			return serve(cmd.Context(), c, opts, log, env.getenv)
+			opts.file, opts.reload, opts.recent = env.file, reload, &recent
+			opts.load = func() (*config.Effective, error) {
+				return engine.LoadEffective(env.file, config.Options{Getenv: env.getenv})
+			}
+			return serve(cmd.Context(), e, opts, log, env.getenv)
 		},
 	}
 	cmd.Flags().DurationVar(&opts.delay, "drain-delay", 5*time.Second, "how long new calls are served after SIGTERM, while /readyz and gRPC health send them elsewhere")

@@ -49,7 +49,7 @@ func configShowCommand(env *environment) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return admin.WriteJSON(env.stdout, e.Settings)
+				return admin.WriteJSON(env.stdout, e.Settings())
 			}
 			_, err = e.WriteTo(env.stdout)
 			return err
@@ -86,10 +86,7 @@ func configDiffCommand(env *environment) *cobra.Command {
 			restart := append([]string{}, engine.TakesRestart(was.Config, is.Config)...)
 			differences := was.Differences(is)
 			if asJSON {
-				err = admin.WriteJSON(env.stdout, struct {
-					Changes []config.Difference `json:"changes"`
-					Restart []string            `json:"restart"` // paths that take one
-				}{differences, restart})
+				err = admin.WriteJSON(env.stdout, admin.ConfigChanges{Changes: differences, Restart: restart})
 			} else {
 				for _, d := range differences {
 					fmt.Fprintln(env.stdout, d)

@@ -92,17 +92,16 @@ func TestSilentProxy(t *testing.T) {
 	bedtest.Check(t, os.WriteFile(ids, []byte("1\n"), 0o600))
 	text := bed.GateExample(server.Addr(), ids)
 	text = strings.NewReplacer("lease: 90s", "lease: 10s", "hold: 60s", "hold: 100s").Replace(text)
-	load := func() (*config.Config, error) {
-		return config.Parse("ordergate.yaml", []byte(text), func(string) string { return "" })
-	}
-	c, err := load()
+	file := writeConfig(t, text)
+	load := func() (*config.Effective, error) { return config.LoadEffective(file, config.Options{}) }
+	e, err := load()
 	bedtest.Check(t, err)
 	var out bedtest.Log
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		opts := serveOptions{file: writeConfig(t, text), load: load, keepalive: time.Second}
-		served <- serve(ctx, c, opts, slog.New(slog.NewTextHandler(&out, nil)), func(string) string { return "" })
+		opts := serveOptions{file: file, load: load, keepalive: time.Second}
+		served <- serve(ctx, e, opts, slog.New(slog.NewTextHandler(&out, nil)), func(string) string { return "" })
 	}()
 	defer func() {
 		stop()

@@ -37,7 +37,7 @@ type serveOptions struct {
 	delay     time.Duration // time that new calls are served after readiness ends
 	drain     time.Duration // time for running calls to finish after that
 	file      string        // path of the configuration
-	load      func() (*config.Config, error)
+	load      func() (*config.Effective, error)
 	recent    *bundle.Log      // of the logger
 	reload    <-chan os.Signal // each signal reloads the configuration
 	keepalive time.Duration    // idle time before a keepalive ping, at least 1 s; 0: keepaliveTime
@@ -45,7 +45,8 @@ type serveOptions struct {
 
 // serve runs the sidecar until ctx ends or a listener fails. After ctx ends it serves new calls
 // for opts.delay. It then waits up to opts.drain for running calls.
-func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.Logger, getenv func(string) string) error {
+func serve(ctx context.Context, e *config.Effective, opts serveOptions, log *slog.Logger, getenv func(string) string) error {
+	c := e.Config
 	m, err := engine.New(ctx, c, versionText(), log)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		return err
 	}
 	m.Start()
-	m.ReloadFrom(opts.file, opts.load, opts.reload, systemd.Reloading)
+	m.ReloadFrom(opts.file, e, opts.load, opts.reload, systemd.Reloading)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
 	systemd.Serving()
