@@ -17,12 +17,11 @@ func TestOneCasePerLock(t *testing.T) {
 		want       []string
 	}{
 		{"the same", rule("a", "orders", "format: uuid"), rule("b", "orders", "format: uuid, case: lower"), nil},
-		{"fold is lower", rule("a", "orders", pattern+", case: fold"), rule("b", "orders", pattern+", case: lower"), nil},
 		{"another lock", rule("a", "orders", "format: uuid"), rule("b", "others", "format: uuid, case: upper"), nil},
 		{"another", rule("a", "orders", "format: uuid"), rule("b", "orders", "format: uuid, case: upper"), []string{
 			`f.yaml:5: rules[1].id.case: "upper" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
 		}},
-		{"by default", rule("a", "orders", pattern+", case: fold"), rule("b", "orders", pattern), []string{
+		{"by default", rule("a", "orders", pattern+", case: lower"), rule("b", "orders", pattern), []string{
 			`f.yaml:5: rules[1].id.case: "as_is" differs from that of rules[0].id, which has the same lock "orders": an order would have two keys; give both the same`,
 		}},
 		{"in one rule", `{name: a, match: {methods: [GET], path: "/a/{id}"}, id: [{path: id, format: uuid}, {header: x-id, format: uuid, case: upper}], lookup: {filter: all}}`,

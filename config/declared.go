@@ -15,6 +15,7 @@ import (
 //	min, max      the bounds of a number or a duration, both allowed
 //	oneof         the allowed words; binlog@mysql is for kind mysql
 //	alias         other words, and the words that they stand for: mariadb=mysql
+//	was           earlier words, and those to write in place of them: fold=lower
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
@@ -38,6 +39,7 @@ type declaration struct {
 	most      reflect.Value
 	choices   []choice
 	aliases   map[string]string
+	was       map[string]string
 	only      []condition // one of which must hold
 	not, need string
 	form      string
@@ -77,7 +79,7 @@ func (d *document) keysOf(t reflect.Type) []*declaration {
 		if key == "" || key == "-" {
 			continue
 		}
-		k := &declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string)}
+		k := &declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string), was: make(map[string]string)}
 		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
 		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {
 			k.items, _ = strconv.Atoi(items)
@@ -102,9 +104,11 @@ func (d *document) keysOf(t reflect.Type) []*declaration {
 			}
 			k.choices = append(k.choices, c)
 		}
-		for _, alias := range strings.Fields(f.Tag.Get("alias")) {
-			from, to, _ := strings.Cut(alias, "=")
-			k.aliases[from] = to
+		for tag, words := range map[string]map[string]string{"alias": k.aliases, "was": k.was} {
+			for _, text := range strings.Fields(f.Tag.Get(tag)) {
+				from, to, _ := strings.Cut(text, "=")
+				words[from] = to
+			}
 		}
 		for _, of := range strings.Fields(f.Tag.Get("only")) {
 			of, words, hasWords := strings.Cut(of, "=")

@@ -137,8 +137,8 @@ type ID struct {
 	MaxLength int    `mapstructure:"max_length" only:"format=digits,timestamped,snowflake,pattern" change:"form"`           // the longest ID in bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
 	Max       IDMax  `mapstructure:"max" only:"format=digits,timestamped,snowflake" change:"form"`                          // the largest number; default int64, or none with a max_length over 19
 	Pattern   string `mapstructure:"pattern" only:"format=pattern" need:"an RE2 expression for the whole ID" change:"form"` // RE2, matched against the whole ID
-	// Case is that of letters in the canonical form; fold is another name of lower. Default lower for uuid, as_is for pattern.
-	Case string `mapstructure:"case" oneof:"lower upper as_is" alias:"fold=lower" only:"format=uuid,pattern" change:"form"`
+	// Case is that of letters in the canonical form. Default lower for uuid, as_is for pattern.
+	Case string `mapstructure:"case" oneof:"lower upper as_is" was:"fold=lower" only:"format=uuid,pattern" change:"form"`
 	Time IDTime `mapstructure:"time" only:"format=timestamped,snowflake" change:"form"` // where the creation time is
 }
 

@@ -121,7 +121,9 @@ func (v *validator) oneOf(path string, s reflect.Value, k *declaration) {
 			other = c
 		}
 	}
-	if other.word == "" {
+	if now := k.was[word]; now != "" {
+		v.reject(at, "%s is called %s now: write %[2]s", quote(word), now)
+	} else if other.word == "" {
 		v.choice(at, word, words...)
 	} else if v.hasWord(path, s, "kind") {
 		v.reject(at, "%s is for %s only: choose %s", word, plural("kind", other.kinds), strings.Join(words, ", "))

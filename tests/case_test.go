@@ -51,7 +51,7 @@ func TestCaseOfIDs(t *testing.T) {
 		return edit(t, "\nfilters:\n", "\nfilters:\n  codes: {sources: [codes], verify: off}\n",
 			"\nsources:\n", "\nsources:\n  codes: {kind: mysql, dsn_file: "+dsn+", table: orders, id_column: code, cursor_column: id}\n",
 			"\nlocks:\n", "\nlocks:\n  codes: {key: \"code:lock:{id}\"}\n")(yaml) +
-			rule("codes", `format: pattern, pattern: "[A-Za-z]{2}-[0-9]+", case: fold`) + rule("uuids", "format: uuid, case: upper")
+			rule("codes", `format: pattern, pattern: "[A-Za-z]{2}-[0-9]+", case: lower`) + rule("uuids", "format: uuid, case: upper")
 	}})
 	bedtest.Eventually(t, "the filter is certain", func() bool { return s.must("GET", "/codes/zz-9", "").status == 404 })
 	for _, id := range []string{"AB-1", "ab-1", "aB-1", "CD-2", "cd-2"} {

@@ -206,7 +206,7 @@ func TestReloadTakesRestart(t *testing.T) {
 			"redis.addresses, filters.orders.capacity: take a restart"},
 		{"a new filter", b.with("filters: {", "filters: {other: {}, "), "filters.other: takes a restart"},
 		{"a source", b.with("kind: csv, path: ", "kind: csv, path: /other"), "sources.seed.path: takes a restart"},
-		{"IDs in another case", b.with("{path: id}\n    settle", "{path: id, format: pattern, pattern: \"[0-9]+x?\", case: fold}\n    settle"), "rules.settle.id: takes a restart"},
+		{"IDs in another case", b.with("{path: id}\n    settle", "{path: id, format: pattern, pattern: \"[0-9]+x?\", case: lower}\n    settle"), "rules.settle.id: takes a restart"},
 		{"a listener", "listen: {http: 127.0.0.1:0}\n" + b.text, "listen.http: takes a restart"},
 		{"another form of IDs", b.with("{path: id}\n    lookup", "{path: id, format: uuid}\n    lookup"), "rules.lookup (the form of the IDs of filter orders): takes a restart"},
 		{"a form of IDs more", b.text + "  - {name: more, match: {methods: [GET], path: \"/more/{id}\"}, id: {path: id, format: uuid}, lookup: {filter: orders}}\n",

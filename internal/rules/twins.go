@@ -32,7 +32,7 @@ func FindTwins(formats []order.Format, columns []spelling.Column) (all []Twins, 
 			case c.IsNumber:
 				remedy = "write format: digits"
 			case t.byCase:
-				remedy = "write case: fold"
+				remedy = "write case: lower"
 			}
 			all = append(all, Twins{t.column, fmt.Sprintf("column %s (%s) takes %q and %q for one order, and the rule for two, with a lock and a place in the filter each: %s in the rule's %s",
 				c.Name, c.Type, t.one, t.other, remedy, part)})

@@ -53,12 +53,12 @@ func TestCheckSpellings(t *testing.T) {
 		name, kinds, table, id, more string // of the rule; or other rules, and another filter
 		stderr                       string // "": nothing
 	}{
-		{"both cases", "mysql", "anycase", code, "", one + `rule settle: column code (varchar(40), collation utf8mb4_general_ci) takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's id (table anycase, sources.db)`},
-		{"both cases", "postgres", "anycase", code, "", one + `rule settle: column code (citext, collation pg_catalog."default") takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's id`},
+		{"both cases", "mysql", "anycase", code, "", one + `rule settle: column code (varchar(40), collation utf8mb4_general_ci) takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: lower in the rule's id (table anycase, sources.db)`},
+		{"both cases", "postgres", "anycase", code, "", one + `rule settle: column code (citext, collation pg_catalog."default") takes "AA0" and "Aa0" for one order, and the rule for two, with a lock and a place in the filter each: write case: lower in the rule's id`},
 		{"both cases that fold", "mysql postgres", "anycase", code + ", case: upper", "", ""},
 		{"one case", "mysql postgres", "anycase", `format: pattern, pattern: "[A-Z]{2}-[0-9]+"`, "", ""},
 		{"both cases that differ", "mysql postgres", "bytewise", code, "", ""},
-		{"observed", "mysql postgres", "anycase", code, "mode: observe, ", "note: write case: fold in the rule's id"},
+		{"observed", "mysql postgres", "anycase", code, "mode: observe, ", "note: write case: lower in the rule's id"},
 		{"a mark", "postgres", "anymark", code, "", `takes "AA0" and "AA-0" for one order, and the rule for two, with a lock and a place in the filter each: let its pattern accept one of them in the rule's id`},
 		{"a mark that each has", "postgres", "anymark", `format: pattern, pattern: "[A-Z]{2}-[0-9]+"`, "", ""},
 		{"a number in any form", "mysql postgres", "numbers", `format: pattern, pattern: "[0-9]{1,5}"`, "", `takes "0" and "00" for one order`},
@@ -69,7 +69,7 @@ func TestCheckSpellings(t *testing.T) {
 		{"a UUID as it is", "mysql postgres", "uuids", "format: uuid, case: as_is", "", `takes "00000000-0000-0000-0000-00000000000a" and "00000000-0000-0000-0000-00000000000A" for one order`},
 		{"with the lock of a lookup", "mysql", "anycase", code, `, {name: look, match: {methods: [GET], path: "/o/{id}"}, id: {path: id, format: pattern, pattern: "[A-Z-]+[0-9]+"}, lookup: {filter: orders}, settle: {lock: settlement}}`, one + "rule settle: column code"},
 		{"with the lock of no lookup", "mysql", "anycase", code, `, {name: look, match: {methods: [GET], path: "/o/{id}"}, id: {path: id, format: pattern, pattern: "[A-Z-]+[0-9]+"}, lookup: {filter: orders}}`, ""},
-		{"a part", "mysql postgres", "tenants", `format: digits`, `parts: {tenant: {header: x-tenant, format: pattern, pattern: "[A-Za-z]+"}}, `, `takes "A" and "a" for one order, and the rule for two, with a lock and a place in the filter each: write case: fold in the rule's part`},
+		{"a part", "mysql postgres", "tenants", `format: digits`, `parts: {tenant: {header: x-tenant, format: pattern, pattern: "[A-Za-z]+"}}, `, `takes "A" and "a" for one order, and the rule for two, with a lock and a place in the filter each: write case: lower in the rule's part`},
 	} {
 		for kind := range strings.FieldsSeq(tt.kinds) {
 			t.Run(tt.name+" "+kind, func(t *testing.T) {
