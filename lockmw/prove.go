@@ -18,11 +18,15 @@ import (
 // Process, whose stack stays while a call waits.
 //
 //go:noinline
-func (s *Server) proofOf(req *order.Request, text *string, sealed bool) *proof {
-	if !sealed && s.opts.Marks != nil {
+func (s *Server) proofOf(req *order.Request, text *string, sealed, off bool) *proof {
+	marks := s.opts.Marks
+	if off {
+		marks = s.opts.AuthzMarks
+	}
+	if !sealed && marks != nil {
 		*text = gate.MarkIn(req.Header)
 	}
-	mark, result := s.opts.Marks.Take(*text)
+	mark, result := marks.Take(*text)
 	if result == "" {
 		return nil
 	}

@@ -40,8 +40,10 @@ type Options struct {
 	Seal *gate.Seal
 	// RenewSeal is called if a target cannot be restored: another instance may have another key.
 	RenewSeal func(context.Context)
-	Marks     *gate.Marks  // of requests that prove the attachment; nil: they have none
-	Logger    *slog.Logger // nil: none
+	Marks     *gate.Marks // of requests that prove the attachment; nil: they have none
+	// AuthzMarks are those of ext_authz, by which ext_proc goes where that is off.
+	AuthzMarks *gate.Marks
+	Logger     *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
@@ -154,7 +156,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if sealed && (off || !s.reveal(stream.Context(), &req, &text)) {
 		return s.sendUnrevealed(stream, a, &req)
 	}
-	if p := s.proofOf(&req, &text, sealed); p != nil {
+	if p := s.proofOf(&req, &text, sealed, off); p != nil {
 		p.stream, p.first, p.gate, p.authzOff = stream, first, a.gate, off
 		return s.prove(p, text)
 	} else if sealed && text != "" {

@@ -109,7 +109,7 @@ func TestMarksOfTwoInstances(t *testing.T) {
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
 	other := s.second(settings{backend: b.addr(), orders: 10})
 	mixed := &stack{Bed: s.Bed, t: t, server: s.server, redis: s.redis, gate: s.gate}
-	mixed.envoy = s.Envoy(check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr())))
+	mixed.envoy = s.Envoy(throughBoth(t)(check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(other.gate, "proc"), b.addr()))))
 	mixed.url = "http://" + s.ListenerAddr(mixed.envoy, "orders")
 	taken := func(from *stack) func() bool {
 		return func() bool {
@@ -265,7 +265,7 @@ func TestDoctorBehindProxies(t *testing.T) {
 			return s.forward(r, body)
 		}, "has changed the mark"},
 		"keeps the mark for later": {func(r *http.Request, body []byte) *http.Response {
-			if before, ok := kept.Swap(r.Method, r.Header.Get(header)); ok {
+			if before, ok := kept.Swap("mark", r.Header.Get(header)); ok {
 				r.Header.Set(header, before.(string))
 			}
 			return s.forward(r, body)

@@ -164,10 +164,11 @@ func newAdapters(m *engine.Engine, c *config.Config, silent time.Duration, log *
 	checks.LogTo(log)
 	seal, renewSeal := m.Seal()
 	checks.Attach(seal)
-	checks.Prove(m.Marks())
+	authzMarks := m.Marks()
+	checks.Prove(authzMarks)
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		AnswerDelay: timeouts.LongestLearn(c), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, EndsMissing: m.EndsMissing, EndsShown: m.EndsShown,
-		Seal: seal, RenewSeal: renewSeal, Marks: m.Marks(), Logger: log,
+		Seal: seal, RenewSeal: renewSeal, Marks: m.Marks(), AuthzMarks: authzMarks, Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is
