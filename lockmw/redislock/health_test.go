@@ -187,6 +187,9 @@ func TestRefused(t *testing.T) {
 		{"TIME in a script", []string{"-time"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name == "to write" && strings.Contains(f.admin.Info(t.Context(), "server").Val(), "redis_version:6.") {
+				t.Skip("Redis has rights to read or to write a key since 7.0")
+			}
 			l := newLocker(t, f.client, Options{Wait: Wait{UpTo: time.Minute}})
 			f.admin.ScriptFlush(t.Context())
 			f.allow(t, tt.rules...)

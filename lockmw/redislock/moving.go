@@ -25,7 +25,8 @@ var (
 func isMoving(err error) bool {
 	refused, ok := errors.AsType[redis.Error](err)
 	return ok && (redis.HasErrorPrefix(err, "TRYAGAIN") ||
-		redis.HasErrorPrefix(err, "ASK") || strings.Contains(refused.Error(), "non local key"))
+		redis.HasErrorPrefix(err, "ASK") || strings.Contains(refused.Error(), "non local key") ||
+		strings.Contains(refused.Error(), "rehashing of the slot")) // since 7.2, of two keys in one command
 }
 
 // extendAlone is extend for a lock whose slot moves. What to put on record is left out,
