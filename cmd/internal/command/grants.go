@@ -99,7 +99,7 @@ func redisUsers(c *config.Config) []string {
 }
 
 // sentinelRights are those at Sentinels.
-const sentinelRights = "&+switch-master &+replica-reconf-done -@all +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping +client|setname"
+const sentinelRights = "resetchannels &+switch-master &+replica-reconf-done -@all +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping +client|setname"
 
 // redisRights returns the keys, channels and commands that the file needs.
 func redisRights(c *config.Config) []string {
@@ -140,7 +140,7 @@ func redisRights(c *config.Config) []string {
 			}
 		}
 	}
-	add("&redisson_*", "-@all", "+@read", "+@write", "-@dangerous", "+eval", "+evalsha", "+publish")
+	add("resetchannels", "&redisson_*", "-@all", "+@read", "+@write", "-@dangerous", "+eval", "+evalsha", "+publish")
 	cluster := c.Redis.Mode == config.RedisCluster
 	if cluster {
 		add("+spublish")

@@ -51,7 +51,7 @@ rules:
 		"-- Publish inserts alone where the ID is no part of the table's replica identity.\n" +
 		"CREATE PUBLICATION pub FOR TABLE public.\"Orders\" WITH (publish = 'insert, update');\n\n" +
 		"# Redis\n" +
-		`user gate on >PASSWORD ~shop:{* ~{shop:{* ~order:* ~{order:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~shop\[1\]:bits* ~loaders:* ~a:* &redisson_* -@all +@read +@write -@dangerous +eval +evalsha +publish +subscribe +unsubscribe +time +wait +ping +client|setname +info +multi +exec` +
+		`user gate on >PASSWORD ~shop:{* ~{shop:{* ~order:* ~{order:* ~redisson_* ~ordergate:* ~{ordergate:once:* ~shop\[1\]:bits* ~loaders:* ~a:* resetchannels &redisson_* -@all +@read +@write -@dangerous +eval +evalsha +publish +subscribe +unsubscribe +time +wait +ping +client|setname +info +multi +exec` +
 		"\nuser watcher on >PASSWORD " + sentinelRights + "\n"
 	if code != exitDone || out.String() != want {
 		t.Errorf("exit code %d, %s%s, want\n%s", code, out.String(), errs.String(), want)
