@@ -364,12 +364,7 @@ func TestLossOfMoreThanIsRemembered(t *testing.T) {
 			b.mustWait(t)
 			keep := n - tc.lost
 			pipe := b.client.Pipeline()
-			for seq := keep + 1; seq <= n; seq++ {
-				pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", seq))
-			}
-			// As in a replica: its last ID is that of its last entry.
-			pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", keep))
-			pipe.HSet(t.Context(), metaKey, "seq", keep)
+			loseAfter(t.Context(), pipe, uint64(keep))
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}

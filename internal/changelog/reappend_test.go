@@ -87,11 +87,8 @@ func TestEntriesReadDuringRecoveryAreReappended(t *testing.T) {
 		t.Fatalf("it has 3: %v, doubts %v", a.has("3"), a.doubted())
 	}
 	pipe := a.client.TxPipeline()
-	for seq := a.Mark().Seq; seq > 1; seq-- {
-		pipe.XDel(ctx, logKey, fmt.Sprintf("%d-0", seq))
-	}
-	pipe.Do(ctx, "XSETID", logKey, "1-0")
-	pipe.HSet(ctx, metaKey, "seq", 1, "term", strings.Repeat("1", 40))
+	loseAfter(ctx, pipe, 1)
+	pipe.HSet(ctx, metaKey, "term", strings.Repeat("1", 40))
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -128,11 +125,8 @@ func TestFailoverDuringTheFirstRead(t *testing.T) {
 		if runs(cmd, b.page) && err == nil {
 			once.Do(func() {
 				pipe := a.client.TxPipeline()
-				for seq := 6; seq <= 30; seq++ {
-					pipe.XDel(ctx, logKey, fmt.Sprintf("%d-0", seq))
-				}
-				pipe.Do(ctx, "XSETID", logKey, "5-0")
-				pipe.HSet(ctx, metaKey, "seq", 5, "term", strings.Repeat("0", 40))
+				loseAfter(ctx, pipe, 5)
+				pipe.HSet(ctx, metaKey, "term", strings.Repeat("0", 40))
 				if _, err := pipe.Exec(ctx); err != nil {
 					t.Error(err)
 				}
@@ -157,11 +151,8 @@ func TestFailoverDuringTheFirstRead(t *testing.T) {
 func setTo(t *testing.T, c *redis.Client, seq uint64, name string) {
 	t.Helper()
 	pipe := c.TxPipeline()
-	for _, row := range c.XRange(t.Context(), logKey, fmt.Sprintf("%d-0", seq+1), "+").Val() {
-		pipe.XDel(t.Context(), logKey, row.ID)
-	}
-	pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", seq))
-	pipe.HSet(t.Context(), metaKey, "seq", seq, "term", strings.Repeat(name, 40))
+	loseAfter(t.Context(), pipe, seq)
+	pipe.HSet(t.Context(), metaKey, "term", strings.Repeat(name, 40))
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}

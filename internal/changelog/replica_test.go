@@ -3,6 +3,7 @@ package changelog
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestReplicaIsRefused(t *testing.T) {
 	eventually(t, "the replica has it", func() bool { return client.XLen(t.Context(), logKey).Val() > 0 })
 
 	reader := runInstance(t, tcpServer{replica.Addr()}, opts)
-	if err := reader.Wait(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBroken) || !redis.HasErrorPrefix(err, "READONLY") {
+	if err := reader.Wait(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrBroken) || !redis.IsReadOnlyError(err) {
 		t.Errorf("Wait on a replica = %v, want ErrUnavailable for READONLY", err)
 	}
 	if reader.count() != 0 {
@@ -60,7 +61,8 @@ func TestReplicaIsRefused(t *testing.T) {
 
 	replica.Kill()
 	eventually(t, "the primary without replicas is refused", func() bool {
-		return redis.HasErrorPrefix(writer.Wait(t.Context()), "NOREPLICAS")
+		err := writer.Wait(t.Context())
+		return err != nil && strings.Contains(err.Error(), "NOREPLICAS ") // Redis 6.2 puts the script before it
 	})
 	if err := replica.Restart(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -356,11 +355,7 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	a.mustWait(t)
 	seq := a.Mark().Seq
 	pipe := a.client.Pipeline()
-	for n := seq - 99; n <= seq; n++ {
-		pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", n))
-	}
-	pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", seq-100))
-	pipe.HSet(t.Context(), metaKey, "seq", seq-100)
+	loseAfter(t.Context(), pipe, seq-100)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
