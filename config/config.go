@@ -184,7 +184,7 @@ type Lock struct {
 	// Permits is how many may hold the lock at once.
 	Permits int `mapstructure:"permits" need:"the number of calls that may hold the lock at once" only:"kind=semaphore" min:"1" max:"1000000"`
 	// Quorum names the servers, most of which must grant the lock.
-	Quorum *Quorum `mapstructure:"quorum" only:"kind=quorum" change:"lock"`
+	Quorum *Quorum `mapstructure:"quorum" need:"it addresses, an odd number of at least 3" only:"kind=quorum" change:"lock"`
 	// Replicas must confirm a grant. Without it, a grant needs the primary only.
 	Replicas *Replicas `mapstructure:"replicas" only:"kind=exclusive,fair,read,write,semaphore"`
 	// Lease is how long the lock lasts without a renewal; renewed at a third of it. Two thirds or more
@@ -211,7 +211,7 @@ type Lock struct {
 // each other and of that of the section redis. The user, the password and TLS are those of the
 // section redis.
 type Quorum struct {
-	Addresses []string `mapstructure:"addresses" form:"server" change:"lock,set"` // an odd number of at least 3, each its own server
+	Addresses []string `mapstructure:"addresses" form:"server" need:"an odd number of at least 3" change:"lock,set"` // an odd number of at least 3, each its own server
 }
 
 // Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but

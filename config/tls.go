@@ -104,15 +104,7 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := parseCertificates(text)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	for _, c := range certificates {
-		pool.AddCert(c)
-	}
-	return pool, nil
+	return parseCertificates(text)
 }
 
 // readPair reads a certificate and its private key. With an error, it returns the key of the
@@ -136,13 +128,9 @@ func readPair(certFile, keyFile string) (pair *tls.Certificate, at string, err e
 	return &p, "", nil
 }
 
-func parseCertificates(text []byte) ([]*x509.Certificate, error) {
-	var certificates []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			break
-		}
+func parseCertificates(text []byte) (*x509.CertPool, error) {
+	pool, some := x509.NewCertPool(), false
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue // a private key beside its certificate, for example
 		}
@@ -150,10 +138,11 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 		if err != nil {
 			return nil, err
 		}
-		certificates = append(certificates, c)
+		pool.AddCert(c)
+		some = true
 	}
-	if len(certificates) == 0 {
+	if !some {
 		return nil, errors.New("it holds no certificate in PEM")
 	}
-	return certificates, nil
+	return pool, nil
 }

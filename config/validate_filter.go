@@ -12,14 +12,27 @@ import (
 const maxCapacity = 100_000_000_000
 
 func (v *validator) filter(path, name string, f Filter) {
-	v.verify(path+".verify", f)
 	v.freshness(path+".freshness", f)
 	v.inRedis(path, f)
-	v.segments(path+".segments", name, f.Segments)
+	switch s, at := f.Segments, path+".segments"; {
+	case s == nil:
+	case s.From == SegmentFromArrival && s.Older == OlderUnknown:
+		v.reject(at+".older", "a dropped order cannot be distinguished from an order that never existed: "+
+			"accept that by older: absent, or take the day from the ID (from: id)")
+	case s.From == SegmentFromID:
+		v.haveDates(at+".from", name, "write from: "+SegmentFromArrival)
+	}
 	v.expand(path+".expand", f)
-	v.changeLog(path+".change_log", f)
-	v.reconcile(path+".reconcile", f)
-	v.shareLoad(path+".share_load", f)
+	v.changeLog(path+".change_log.keep", f)
+	if f.dropsOrders() && f.Verify != VerifyOff {
+		v.reject(path+".verify", "the filter refuses orders of dropped days (segments.older: %s), which would be found: remove this, or write %s", OlderAbsent, VerifyOff)
+	}
+	if f.Reconcile != nil {
+		v.needsTable(path+".reconcile", f, "there is no table among the sources to compare the filter with: add one, or remove this")
+	}
+	if f.InRedis() != "" && f.ShareLoad != nil && *f.ShareLoad {
+		v.reject(path+".share_load", "is for kinds in memory only, since a filter in Redis is shared already: remove it")
+	}
 	if v.config.hasFeed(f) && !slices.ContainsFunc(f.Sources, func(name string) bool { return !v.config.Sources[name].Feed() }) {
 		v.reject(path+".sources", "has only topics, which never have all orders: name the table of the orders too, or a file")
 	}
@@ -60,35 +73,22 @@ func (v *validator) inRedis(path string, f Filter) {
 
 // filtersDiffer checks that no two filters share a key prefix in Redis or a snapshot file.
 func (v *validator) filtersDiffer(c *Config) {
-	prefixes, files := make(map[string]string), make(map[string]string)
+	owners := make(map[string]string)
 	for _, name := range sortedKeys(c.Filters) {
-		f, path := c.Filters[name], join("filters", name)
-		if other, taken := prefixes[f.KeyPrefix]; taken && f.InRedis() != "" {
-			v.reject(path+".key_prefix", "filter %s has the same: choose another", quote(other))
-		} else if f.InRedis() != "" {
-			prefixes[f.KeyPrefix] = name
+		f := c.Filters[name]
+		differ := func(key, value string) {
+			if other, taken := owners[key+value]; taken {
+				v.reject(join("filters", name)+key, "filter %s has the same: choose another", quote(other))
+				return
+			}
+			owners[key+value] = name
 		}
-		if f.Snapshot == nil || f.Snapshot.Path == "" {
-			continue
+		if f.InRedis() != "" {
+			differ(".key_prefix", f.KeyPrefix)
 		}
-		if other, taken := files[f.Snapshot.Path]; taken {
-			v.reject(path+".snapshot.path", "filter %s has the same: choose another", quote(other))
-		} else {
-			files[f.Snapshot.Path] = name
+		if f.Snapshot != nil && f.Snapshot.Path != "" {
+			differ(".snapshot.path", f.Snapshot.Path)
 		}
-	}
-}
-
-func (v *validator) segments(path, name string, s *Segments) {
-	if s == nil {
-		return
-	}
-	switch {
-	case s.From == SegmentFromArrival && s.Older == OlderUnknown:
-		v.reject(path+".older", "a dropped order cannot be distinguished from an order that never existed: "+
-			"accept that by older: absent, or take the day from the ID (from: id)")
-	case s.From == SegmentFromID:
-		v.haveDates(path+".from", name, "write from: "+SegmentFromArrival)
 	}
 }
 
@@ -162,12 +162,6 @@ func (f *Filter) VerifyOneIn() int {
 // dropsOrders reports whether the filter refuses orders that exist, since they are too old.
 func (f *Filter) dropsOrders() bool { return f.Segments != nil && f.Segments.Older == OlderAbsent }
 
-func (v *validator) verify(path string, f Filter) {
-	if f.dropsOrders() && f.Verify != VerifyOff {
-		v.reject(path, "the filter refuses orders of dropped days (segments.older: %s), which would be found: remove this, or write %s", OlderAbsent, VerifyOff)
-	}
-}
-
 // Bounds of the entries that a trimmed change log keeps. The minimum covers the entries added
 // while an instance is briefly disconnected. The maximum fills a large server.
 const (
@@ -179,25 +173,12 @@ const (
 const minExpel = 10 * time.Second
 
 func (v *validator) changeLog(path string, f Filter) {
-	l, keep := f.ChangeLog, path+".keep"
-	switch {
-	case l.Keep == 0:
-	case l.Keep < minKeep || l.Keep > maxKeepEntries:
-		v.reject(keep, "%d is out of range: %s to %s are allowed, or 0, which keeps all", l.Keep, number(uint64(minKeep)), number(uint64(maxKeepEntries)))
+	switch keep := f.ChangeLog.Keep; {
+	case keep == 0:
+	case keep < minKeep || keep > maxKeepEntries:
+		v.reject(path, "%d is out of range: %s to %s are allowed, or 0, which keeps all", keep, number(uint64(minKeep)), number(uint64(maxKeepEntries)))
 	default:
-		v.needsTable(keep, f, "without a table among the sources, trimmed orders could not be read again: remove this")
-	}
-}
-
-func (v *validator) reconcile(path string, f Filter) {
-	if f.Reconcile != nil {
-		v.needsTable(path, f, "there is no table among the sources to compare the filter with: add one, or remove this")
-	}
-}
-
-func (v *validator) shareLoad(path string, f Filter) {
-	if kind := f.InRedis(); kind != "" && f.ShareLoad != nil && *f.ShareLoad {
-		v.reject(path, "is for kinds in memory only, since a filter in Redis is shared already: remove it")
+		v.needsTable(path, f, "without a table among the sources, trimmed orders could not be read again: remove this")
 	}
 }
 

@@ -88,20 +88,11 @@ func oneSlot(template KeyTemplate) bool {
 }
 
 func (v *validator) quorum(path string, l Lock) {
-	at := path + ".quorum"
-	switch {
-	case l.Kind != LockQuorum:
-		return
-	case l.Quorum == nil:
-		v.rejectMissing(path, []string{"quorum"}, "quorum is missing: give it addresses, an odd number of at least 3")
+	if l.Kind != LockQuorum || l.Quorum == nil {
 		return
 	}
-	list := at + ".addresses"
-	addresses := l.Quorum.Addresses
-	switch n := len(addresses); {
-	case n == 0 && !v.given(list):
-		v.rejectMissing(at, []string{"addresses"}, "addresses is missing: give an odd number of at least 3")
-	case n < 3 || n%2 == 0:
+	list, addresses := path+".quorum.addresses", l.Quorum.Addresses
+	if n := len(addresses); n > 0 && (n < 3 || n%2 == 0) {
 		v.reject(list, "has %d addresses: an odd number of at least 3 is needed, so that there is a majority", n)
 	}
 	for i, address := range addresses {

@@ -25,7 +25,9 @@ func TestLocks(t *testing.T) {
 		{"replicas", `{s: {kind: fair, replicas: {confirm: 2, timeout: 500ms}}}`, nil},
 		{"unknown kind", `{s: {kind: shared, permits: 5}}`, []string{`locks.s.kind: "shared" is not one of exclusive, fair, read, write, quorum, semaphore`}},
 		{"unknown format", `{s: {format: text}}`, []string{`locks.s.format: "text" is not one of redisson, string`}},
-		{"kind of a wrong type", `{s: {kind: 1, permits: 5, quorum: {}}}`, []string{`locks.s.kind: is a number: it has to be text, in quotes`}},
+		{"kind of a wrong type", `{s: {kind: 1, permits: 5, quorum: {}}}`, []string{
+			`locks.s.kind: is a number: it has to be text, in quotes`, `locks.s.quorum: addresses is missing: give an odd number of at least 3`,
+		}},
 		{"a fair string", `{s: {kind: fair, format: string}}`, []string{`locks.s.format: string is for kinds exclusive and quorum only: choose redisson`}},
 
 		{"a fair lock that is asked for often", `{s: {kind: fair, wait: {tries: 3, every: 4s}}}`, nil},
@@ -40,7 +42,7 @@ func TestLocks(t *testing.T) {
 		{"quorum of another kind", `{s: {` + servers + `}}`, []string{`locks.s.quorum: is for kind quorum only: set it, or remove this`}},
 		{"no quorum", `{s: {kind: quorum}}`, []string{`locks.s: quorum is missing: give it addresses, an odd number of at least 3`}},
 		{"empty quorum", `{s: {kind: quorum, quorum: {}}}`, []string{`locks.s.quorum: addresses is missing: give an odd number of at least 3`}},
-		{"quorum of none", `{s: {kind: quorum, quorum: {addresses: []}}}`, []string{`locks.s.quorum.addresses: has 0 addresses: an odd number of at least 3 is needed, so that there is a majority`}},
+		{"quorum of none", `{s: {kind: quorum, quorum: {addresses: []}}}`, []string{`locks.s.quorum.addresses: is empty: give an odd number of at least 3`}},
 		{"quorum of one", `{s: {kind: quorum, quorum: {addresses: ["a:1"]}}}`, []string{`locks.s.quorum.addresses: has 1 addresses: an odd number of at least 3 is needed, so that there is a majority`}},
 		{"even quorum", `{s: {kind: quorum, quorum: {addresses: ["a:1", "b:1", "c:1", "d:1"]}}}`, []string{`locks.s.quorum.addresses: has 4 addresses: an odd number of at least 3 is needed, so that there is a majority`}},
 		{"one server twice", `{s: {kind: quorum, quorum: {addresses: ["a:1", "b:1", "A:1"]}}}`, []string{`locks.s.quorum.addresses[2]: "A:1" is the server of "a:1": each vote takes a server of its own`}},
