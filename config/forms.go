@@ -81,6 +81,8 @@ var forms = map[string]form{
 	"script":        {"", scriptProblem},
 	"authority":     that(validHost, "%s is not a host name in lower case without a port"),
 	"header":        like(headerName, "%s is not the name of a header"),
+	"visible":       like(lazily(`^[!-~](?:[ -~]{0,254}[!-~])?$`), "%s is not a value of 1 to 256 visible characters"),
+	"share_header":  {"", shareHeaderProblem},
 	"stored_header": {"", storedHeaderProblem},
 	"parameter":     parameter("a parameter"),
 	"field":         parameter("a field"),

@@ -21,9 +21,9 @@ const (
 // {enforce: {header: x-canary}}.
 type Mode struct {
 	Word string // ModeEnforce or ModeObserve
-	// Share is the part of the requests that mode enforce is for. The others are observed. The
-	// zero value stands for all requests.
-	Share Share
+	// Share is a percentage of the orders, or requests with a header. The others are observed. The zero
+	// value stands for all requests.
+	Share Share `mapstructure:"enforce"`
 }
 
 // Share is a part of the requests: of a part of the orders, or with a header. One of Orders
@@ -34,11 +34,11 @@ type Share struct {
 	// one of them. [Config.EnsureDefaults] replaces 10,000 by the zero value of the Share.
 	Orders int
 
-	Header string // in any case; [Config.EnsureDefaults] makes it lower
-	Value  string // of the header: 1 to 256 visible characters; default any
+	Header string `mapstructure:"header" form:"share_header"` // its name, in any case
+	Value  string `mapstructure:"value" form:"visible"`       // 1 to 256 visible characters; default any
 	// Locks confirms that a rule with settle has a share by header. Its lock excludes only
 	// calls that have the header.
-	Locks bool
+	Locks bool `mapstructure:"locks"`
 }
 
 // AllOrders is the value of [Share.Orders] that stands for all.
@@ -87,23 +87,11 @@ var modeType, shareType = reflect.TypeFor[Mode](), reflect.TypeFor[Share]()
 // modeForms lists the valid forms for a message.
 const modeForms = ModeEnforce + ", " + ModeObserve + ", {" + ModeEnforce + ": 10%}, {" + ModeEnforce + ": {header: x-canary}}"
 
-// modeMapping is the form of [Mode] as a mapping.
-type modeMapping struct {
-	Enforce Share `mapstructure:"enforce"` // a percentage of the orders, or requests with a header
-}
-
-// shareMapping is the form of [Share] as a mapping.
-type shareMapping struct {
-	Header string `mapstructure:"header"` // its name, in any case
-	Value  string `mapstructure:"value"`  // 1 to 256 visible characters; default any
-	Locks  bool   `mapstructure:"locks"`  // confirms it for a rule with a lock, which excludes only calls with the header
-}
-
 // mode reads a [Mode].
 func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		if s, ok := r.structure(n, reflect.TypeFor[modeMapping](), path, shown)[ModeEnforce].(Share); ok {
+		if s, ok := r.structure(n, modeType, path, shown)[ModeEnforce].(Share); ok {
 			return Mode{Word: ModeEnforce, Share: s}, true
 		}
 		if !r.partlyRead[path] && !r.discarded[join(path, ModeEnforce)] {
@@ -121,7 +109,7 @@ func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
 func (r *reader) share(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		values := r.structure(n, reflect.TypeFor[shareMapping](), path, shown)
+		values := r.structure(n, shareType, path, shown)
 		if r.partlyRead[path] {
 			break
 		}
@@ -178,14 +166,21 @@ func hundredths(text string) (n int, problem string) {
 // ensureDefaults replaces a share of all orders by the word.
 func (m *Mode) ensureDefaults(doc *document, rule string) {
 	fill(doc, rule, "mode", &m.Word, ModeEnforce)
-	m.Share.Header = lowerHeader(m.Share.Header)
 	if m.Share == (Share{Orders: AllOrders}) {
 		m.Share = Share{}
 	}
 }
 
-// visibleText matches the values of a header that a share may ask for.
-var visibleText = lazily(`^[!-~](?:[ -~]{0,254}[!-~])?$`)
+// shareHeaderProblem returns the fault of a header that a share may ask for, or "".
+func shareHeaderProblem(name string) string {
+	if strings.HasPrefix(name, "x-ordergate-") || name == "host" {
+		return quote(name) + " is not passed on to ordergate as the client sent it: choose another header"
+	}
+	if !headerName.MatchString(name) {
+		return quote(name) + " is not the name of a header"
+	}
+	return ""
+}
 
 // mode checks the mode of a rule, and the share of it that is enforced.
 func (v *validator) mode(path string, r Rule) {
@@ -211,15 +206,6 @@ func (v *validator) mode(path string, r Rule) {
 	}
 	if s.Orders != 0 {
 		v.reject(at, "has a percentage and a header: give exactly one of them")
-	}
-	if problem := forms["header"].problem(s.Header); problem != "" {
-		v.reject(at+".header", "%s", problem)
-	}
-	if strings.HasPrefix(s.Header, "x-ordergate-") || s.Header == "host" {
-		v.reject(at+".header", "%s is not passed on to ordergate as the client sent it: choose another header", quote(s.Header))
-	}
-	if (s.Value != "" || v.given(at+".value")) && !visibleText.MatchString(s.Value) {
-		v.reject(at+".value", "%s is not a value of 1 to 256 visible characters", quote(s.Value))
 	}
 	once, _ := r.ByKey()
 	locks := len(locksOf(r)) > 0 || once != nil // a key has a lock, too

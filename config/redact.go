@@ -99,13 +99,8 @@ func typeWithKeys(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t {
-	case freshnessType:
+	if t == freshnessType {
 		return reflect.TypeFor[windowMapping]()
-	case modeType:
-		return reflect.TypeFor[modeMapping]()
-	case shareType:
-		return reflect.TypeFor[shareMapping]()
 	}
 	return t
 }

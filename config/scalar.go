@@ -14,7 +14,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields := make(map[string]reflect.Type)
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if key := f.Tag.Get("mapstructure"); key != "-" && f.IsExported() {
+		if key := f.Tag.Get("mapstructure"); key != "-" && key != "" {
 			fields[key] = f.Type
 		}
 	}

@@ -167,7 +167,10 @@ func (b *schemaBuilder) value(t reflect.Type) schema {
 
 // special returns the schema of a type that a file may have in several forms; nil: it is none.
 func (b *schemaBuilder) special(t reflect.Type) schema {
-	object := func(t reflect.Type) schema { return b.value(t) }
+	object := func(t reflect.Type) schema {
+		b.defs[t.Name()] = b.object(t)
+		return schema{"$ref": "#/$defs/" + t.Name()}
+	}
 	header := objectOf(schema{"header": text})
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -175,18 +178,17 @@ func (b *schemaBuilder) special(t reflect.Type) schema {
 	case freshnessType:
 		return anyOf(schema{"enum": []string{FreshnessWindow, FreshnessNone}}, schema{"type": "string", "pattern": `^\s*(window|none|window\s*:.*|\{\s*window\s*:.*\})\s*$`}, object(reflect.TypeFor[windowMapping]()))
 	case modeType:
-		return anyOf(schema{"enum": []string{ModeEnforce, ModeObserve}}, object(reflect.TypeFor[modeMapping]()))
+		return anyOf(schema{"enum": []string{ModeEnforce, ModeObserve}}, object(t))
 	case shareType:
-		return anyOf(schema{"type": "string", "pattern": `^(100(\.00?)?|[0-9]{1,2}(\.[0-9]{1,2})?)%$`}, object(reflect.TypeFor[shareMapping]()))
+		return anyOf(schema{"type": "string", "pattern": `^(100(\.00?)?|[0-9]{1,2}(\.[0-9]{1,2})?)%$`}, object(t))
 	case parametersType:
 		return schema{"type": "object", "additionalProperties": text}
 	case queryType:
 		return schema{"type": "object", "additionalProperties": anyOf(text, texts)}
 	case idsType:
-		return anyOf(object(t.Elem()), listOf(object(t.Elem())))
+		return anyOf(b.value(t.Elem()), listOf(b.value(t.Elem())))
 	case learnType:
-		b.defs[t.Name()] = b.object(t)
-		return anyOf(schema{"const": learnTable}, schema{"$ref": "#/$defs/" + t.Name()})
+		return anyOf(schema{"const": learnTable}, object(t))
 	case oncePartsType:
 		return anyOf(text, header, listOf(anyOf(text, header)))
 	case onceNamesType:
