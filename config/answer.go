@@ -51,7 +51,6 @@ var (
 	jsonTestsType      = reflect.TypeFor[JSONTests]()
 )
 
-// answerStatuses reads one status, or a list of them.
 func (r *reader) answerStatuses(n *yaml.Node, path, shown string) (any, bool) {
 	texts, ok := r.texts(n, path, shown)
 	return texts, ok || r.discard(path)
@@ -100,7 +99,6 @@ func jsonText(n *yaml.Node) string {
 	return n.Value
 }
 
-// jsonTests reads the tests of members.
 func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 	if n.Kind != yaml.MappingNode {
 		r.report(path, fmt.Sprintf("is %s: write {member: value}, such as {resultCode: 200}", describe(n)))
@@ -142,7 +140,6 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 
 var answerKeys = []string{"done", "failed", "absent"}
 
-// answer checks what answers mean.
 func (v *validator) answer(path string, a *Answer) {
 	if a == nil || v.unusable(path) {
 		return

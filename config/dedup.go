@@ -25,7 +25,6 @@ type Dedup struct {
 	MaxQueries int `mapstructure:"max_queries" default:"8" min:"1" max:"1000"`
 }
 
-// dedup checks the dedup of a rule with create.
 func (v *validator) dedup(path string, r *Rule) {
 	d := r.Create.Dedup
 	if d == nil {

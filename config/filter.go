@@ -252,13 +252,13 @@ type Source struct {
 	Publication string `mapstructure:"publication" form:"publication" only:"follow=logical"`
 
 	// Brokers are the addresses, host:port, at which ordergate finds the servers of the topic.
-	Brokers []string `mapstructure:"brokers" form:"server" only:"kind=kafka" need:"the address of one Kafka server or more, such as [10.0.0.1:9092]"`
+	Brokers []string `mapstructure:"brokers" form:"broker" only:"kind=kafka" need:"the address of one Kafka server or more, such as [10.0.0.1:9092]"`
 	// Topic has the messages, in all of its partitions.
 	Topic string `mapstructure:"topic" form:"topic" only:"kind=kafka" need:"the name of the topic"`
 	// Format is that of the messages: rows as Canal or Debezium write them, or any JSON object.
 	Format string `mapstructure:"format" only:"kind=kafka" need:"the format of the messages: canal-json, debezium or json" oneof:"canal-json debezium json"`
 	// ID is the column with the order IDs, or in format json the dotted path of their member.
-	ID string `mapstructure:"id" only:"kind=kafka" need:"the column with the order IDs, or the path of the member in format json"`
+	ID string `mapstructure:"id" form:"feed_path" only:"kind=kafka" need:"the column with the order IDs, or the path of the member in format json"`
 	// TLS is that of the connections to the brokers.
 	TLS *TLS `mapstructure:"tls" only:"kind=kafka"`
 	// Username is that of SASL; needs a password.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +46,6 @@ func that(is func(text string) bool, message string) form {
 	}}
 }
 
-// parameter is the form of the name of a parameter, a field or a cookie.
 func parameter(what string) form {
 	return like(parameterName, "%s is not the name of "+what+": names are 1 to 128 letters, digits, _ and -")
 }
@@ -54,10 +54,18 @@ func parameter(what string) form {
 var forms = map[string]form{
 	"address": {addressForm, func(text string) string { return addressProblem(text, 0) }},
 	"server":  {"", func(text string) string { return addressProblem(text, 1) }},
-	"host":    like(hostName, "%s is not a host name: give one without a port"),
-	"mode":    like(lazily(`^0?[0-7]{3}$`), `%s is not a mode: give three octal digits, such as "0660"`),
-	"master":  like(lazily(`^[A-Za-z0-9._-]*$`), "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
-	"member":  {"", memberProblem},
+	"broker": {"", func(text string) string {
+		if strings.HasPrefix(text, "unix:") {
+			return quote(text) + " is a socket: Kafka takes host:port"
+		}
+		return addressProblem(text, 1)
+	}},
+	"feed_path": that(func(text string) bool { return len(text) <= 256 && !slices.Contains(strings.Split(text, "."), "") },
+		"%s is not the path of a member: give names with dots between them, 256 bytes at most"),
+	"host":   like(hostName, "%s is not a host name: give one without a port"),
+	"mode":   like(lazily(`^0?[0-7]{3}$`), `%s is not a mode: give three octal digits, such as "0660"`),
+	"master": like(lazily(`^[A-Za-z0-9._-]*$`), "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
+	"member": {"", memberProblem},
 	"server_name": that(func(text string) bool { return text == "" || isHost(text) },
 		"%s is neither a host name nor an IP address"),
 	"log": that(func(text string) bool { return text == LogStdout || text == LogStderr || filepath.IsAbs(text) },

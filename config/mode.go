@@ -87,7 +87,6 @@ var modeType, shareType = reflect.TypeFor[Mode](), reflect.TypeFor[Share]()
 // modeForms lists the valid forms for a message.
 const modeForms = ModeEnforce + ", " + ModeObserve + ", {" + ModeEnforce + ": 10%}, {" + ModeEnforce + ": {header: x-canary}}"
 
-// mode reads a [Mode].
 func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -144,7 +143,6 @@ var (
 	bareNumber = regexp.MustCompile(`^[0-9.]+$`)
 )
 
-// hundredths reads a percentage.
 func hundredths(text string) (n int, problem string) {
 	switch {
 	case bareNumber.MatchString(text):

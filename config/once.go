@@ -135,7 +135,6 @@ func (r *Rule) ByKey() (*Once, string) {
 	return nil, ""
 }
 
-// requiresKey reports whether the rule refuses requests without a key.
 func (r *Rule) requiresKey() bool {
 	o, _ := r.ByKey()
 	return o != nil && o.Required
@@ -291,7 +290,6 @@ func (c *Config) completeForget() {
 // instance may keep answers for longer than those of this file.
 const minMark = 24 * time.Hour
 
-// onceRules checks the stored answers of a rule.
 func (v *validator) onceRules(path string, r Rule) {
 	order, orderAt := r.ByOrder()
 	key, keyAt := r.ByKey()
@@ -312,7 +310,6 @@ func (v *validator) onceRules(path string, r Rule) {
 	}
 }
 
-// onceByOrder checks stored answers of orders.
 func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	lock, defined := v.config.Locks[r.OrderLock()]
 	switch {
@@ -339,7 +336,6 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	v.once(path, o)
 }
 
-// forget checks a rule that forgets stored answers.
 func (v *validator) forget(path string, o *Once, r Rule) {
 	if r.Lookup == nil && (len(o.Forget) == 0 || slices.Equal(o.Forget, OnceNames{OnceAll})) && v.given(path+".forget") {
 		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
@@ -367,7 +363,6 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 	}
 }
 
-// onceByKey checks stored answers by a key in the request.
 func (v *validator) onceByKey(path string, o *Once) {
 	v.without(path, o, "is for once of an order, without by: remove it", "name", "forget")
 	v.onceParts(path, "by", o.By)
@@ -405,7 +400,6 @@ func (v *validator) onceParts(path, key string, parts OnceParts) {
 	}
 }
 
-// once checks what all stored answers have.
 func (v *validator) once(path string, o *Once) {
 	keep := path + ".keep"
 	if v.given(path + ".for") {
@@ -420,7 +414,6 @@ var (
 	onceStatusType = reflect.TypeFor[OnceStatus]()
 )
 
-// onceParts reads one part of a key, or a list of them.
 func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
 	parts := make([]string, 0)
 	for at, item := range r.items(n, path, shown) {
@@ -441,7 +434,6 @@ func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
 	return parts, true
 }
 
-// onceNames reads true, or a list of names.
 func (r *reader) onceNames(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Value == "true":

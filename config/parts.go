@@ -101,7 +101,6 @@ const maxParts = 4
 // maxComposedID is the length of the longest ID with its parts, in bytes.
 const maxComposedID = orderid.MaxBytes
 
-// parts checks the parts of a rule's IDs.
 func (v *validator) parts(path string, r Rule) {
 	at := path + ".parts"
 	if len(r.Parts) == 0 {
@@ -173,7 +172,6 @@ func (v *validator) partsComplete(path string, r Rule) {
 	}
 }
 
-// sameParts compares a rule's parts with the others that it has to have.
 func (v *validator) sameParts(path string, r Rule, others []string, where, advice string) {
 	for _, name := range sortedKeys(r.Parts) {
 		if !slices.Contains(others, name) && nameProblem(name) == "" {
@@ -242,7 +240,6 @@ func (v *validator) partColumns(path, source string, s Source) {
 	}
 }
 
-// keyParts checks the parts in the key of a lock.
 func (v *validator) keyParts(path, name string) {
 	t := v.uses[name]
 	if len(t.Parts()) == 0 || v.unusable(path) {

@@ -87,7 +87,6 @@ func (c *Condition) Key() string {
 	return c.Latch + c.Exists + c.Missing
 }
 
-// templates returns all templates of the condition.
 func (c *Condition) templates() []string {
 	if c.Geo != nil {
 		return []string{c.Geo.Key, c.Geo.Member, c.Geo.To}
@@ -233,7 +232,6 @@ func DaysOf(entry string) (days []time.Weekday, ok bool) {
 	}
 }
 
-// asksRedis reports whether a condition of the settlement is about a key.
 func (s *Settle) asksRedis() bool {
 	return slices.ContainsFunc(s.Require, func(c Condition) bool { return c.Key() != "" })
 }

@@ -269,7 +269,6 @@ func (l *Lock) OfTokens() bool { return 0 < l.KeepFence && l.KeepFence < leastFe
 // them up, and no database compares their fences.
 func (l *Lock) fenceOfTokens() time.Duration { return max(l.Lease, l.OnUnknownOutcome.Hold) }
 
-// by checks a settlement by something that is no order.
 func (v *validator) by(path string, r *Rule) {
 	s := r.Settle
 	if len(s.By) == 0 {

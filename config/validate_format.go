@@ -13,7 +13,6 @@ import (
 
 const maxDigits = 64 // bytes; no backend counts with longer numbers
 
-// format checks the lengths, the pattern and the time of an ID.
 func (v *validator) format(path string, id ID) {
 	longest := orderid.MaxBytes // an ID becomes part of a Redis key
 	if id.Format != FormatPattern {
@@ -112,7 +111,6 @@ func (v *validator) pattern(path string, id ID) {
 	}
 }
 
-// notRegexp reports why an expression does not compile.
 func (v *validator) notRegexp(path string, err error) {
 	v.reject(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
@@ -135,7 +133,6 @@ func asksFor(re *syntax.Regexp, is func(rune) bool) bool {
 
 func isBrace(r rune) bool { return r == '{' || r == '}' }
 
-// time checks the location of the date in an ID.
 func (v *validator) time(path string, id ID) {
 	at := path + ".time"
 	switch {
@@ -152,7 +149,6 @@ func (v *validator) time(path string, id ID) {
 // epochDigits are the units of an epoch of format timestamped, and the digits of a count.
 var epochDigits = map[string]int{"ms": 13, "s": 10}
 
-// date checks the date in an ID of format timestamped.
 func (v *validator) date(path string, id ID) {
 	at, t := path+".time", id.Time
 	key, value, length := ".layout", t.Layout, len(t.Layout)

@@ -14,13 +14,15 @@ import (
 // maxSocketPath is in bytes. With the final NUL, it fills the 108 bytes of sockaddr_un, unix(7).
 const maxSocketPath = 107
 
+// listener is an address of the section listen.
+type listener struct{ path, address string }
+
+func servedAt(l *Listen) []listener {
+	return []listener{{"listen.authz", l.Authz}, {"listen.proc", l.Proc}, {"listen.http", l.HTTP}, {"listen.admin", l.Admin}}
+}
+
 func (v *validator) listen(c *Config) {
-	listeners := []struct{ path, address string }{
-		{"listen.authz", c.Listen.Authz},
-		{"listen.proc", c.Listen.Proc},
-		{"listen.http", c.Listen.HTTP},
-		{"listen.admin", c.Listen.Admin},
-	}
+	listeners := servedAt(&c.Listen)
 	for i, l := range listeners {
 		for _, other := range listeners[:i] {
 			if overlap(other.address, l.address) {
@@ -40,7 +42,7 @@ func (v *validator) exposed(l *Listen) {
 		return
 	}
 	const way = "%s can be reached from other machines: give %s, or listen on loopback or a unix socket, or write listen.insecure: true"
-	for _, served := range []struct{ path, address string }{{"listen.authz", l.Authz}, {"listen.proc", l.Proc}, {"listen.http", l.HTTP}} {
+	for _, served := range servedAt(l)[:3] {
 		if isExposed(served.address) && l.TLS == nil {
 			v.reject(served.path, way, quote(served.address), "listen.tls")
 		}

@@ -106,7 +106,6 @@ func (v *validator) quorum(path string, l Lock) {
 	}
 }
 
-// limit checks the limit of a rule with settle.
 func (v *validator) limit(path string, r Rule) {
 	l, at := r.Settle.Limit, path+".settle.limit"
 	if l == nil {

@@ -56,36 +56,29 @@ func (c *Config) lockUses() map[string]lockUse {
 // holder of one would exclude those of the other. Each lock's key begins with a text that no
 // other one begins with. Only a read and a write lock share a key.
 func (v *validator) lockKeysDiffer(c *Config) {
-	var names []string
-	begins := make(map[string][]string) // from the text before the first variable to names
+	var earlier []string
 	for _, name := range sortedKeys(c.Locks) {
-		if l, path := c.Locks[name], join("locks", name); strings.Contains(l.Key, "{id}") && !v.unusable(path+".key") && !v.hasUnknownKind(path, l) {
-			text := v.uses[name].Texts[0]
-			names, begins[text] = append(names, name), append(begins[text], name)
+		l, path := c.Locks[name], join("locks", name)
+		if !strings.Contains(l.Key, "{id}") || v.unusable(path+".key") || v.hasUnknownKind(path, l) {
+			continue
 		}
-	}
-	for _, name := range names {
-		l, text := c.Locks[name], v.uses[name].Texts[0]
-		conflicts := func(other string) bool {
-			o := c.Locks[other]
-			sides := l.Key == o.Key && (l.Kind == LockRead && o.Kind == LockWrite || l.Kind == LockWrite && o.Kind == LockRead)
-			return !sides && (v.uses[other].Texts[0] != text || other < name)
-		}
-		for n := range len(text) + 1 {
-			others := begins[text[:n]]
-			i := slices.IndexFunc(others, conflicts)
-			if i < 0 {
+		for _, other := range earlier {
+			o, a, b := c.Locks[other], v.uses[name].Texts[0], v.uses[other].Texts[0]
+			isSame := l.Key == o.Key
+			switch {
+			case isSame && (l.Kind == LockRead && o.Kind == LockWrite || l.Kind == LockWrite && o.Kind == LockRead):
 				continue
-			}
-			o, path := c.Locks[others[i]], join("locks", name)+".key"
-			if l.Key == o.Key {
-				v.reject(path, "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(join("locks", others[i])))
-			} else {
-				v.reject(path, "%s begins like %s of %s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as %s and %s",
-					quote(l.Key), quote(o.Key), v.shown(join("locks", others[i])), quote(others[i]+":"), quote(name+":"))
+			case isSame:
+				v.reject(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(join("locks", other)))
+			case strings.HasPrefix(a, b) || strings.HasPrefix(b, a):
+				v.reject(path+".key", "%s begins like %s of %s, so their keys could be the same: begin each lock's key with a text that no other one begins with, such as %s and %s",
+					quote(l.Key), quote(o.Key), v.shown(join("locks", other)), quote(other+":"), quote(name+":"))
+			default:
+				continue
 			}
 			break
 		}
+		earlier = append(earlier, name)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestLockKeys(t *testing.T) {
 		{"another format", "k:{id}", "", "k:{id}", "format: string", same},
 		{"a quorum", "k:{id}", "", "k:{id}", "kind: quorum, " + servers, same},
 		{"longer", "k:{id}", "", "k:x:{id}", "kind: fair", fmt.Sprintf(alike, "b", `"k:x:{id}"`, `"k:{id}"`, "a")},
-		{"longer, the first", "k:x:{id}", "", "k:{id}", "", fmt.Sprintf(alike, "a", `"k:x:{id}"`, `"k:{id}"`, "b")},
+		{"longer, the first", "k:x:{id}", "", "k:{id}", "", fmt.Sprintf(alike, "b", `"k:{id}"`, `"k:x:{id}"`, "a")},
 		{"longer, for readers", "k:{id}", "kind: write", "k:1{id}", "kind: read", fmt.Sprintf(alike, "b", `"k:1{id}"`, `"k:{id}"`, "a")},
 		{"longer at the end", "k:{id}:observe", "", "k:{id}", "", fmt.Sprintf(alike, "b", `"k:{id}"`, `"k:{id}:observe"`, "a")},
 		{"no beginning", "{id}:k", "", "l:{id}", "", fmt.Sprintf(alike, "b", `"l:{id}"`, `"{id}:k"`, "a")},

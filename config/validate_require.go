@@ -98,7 +98,6 @@ func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
 	}
 }
 
-// template checks the template of a key, or of a member.
 func (v *validator) template(path, text string, parts []string) {
 	_, problem := Template(text, parts)
 	if text == "" {

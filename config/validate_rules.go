@@ -77,7 +77,6 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 	}
 }
 
-// createLock checks the lock of a create.
 func (v *validator) createLock(path string, r Rule) {
 	at := path + ".create"
 	switch lock, defined := v.config.Locks[r.Create.Lock]; {

@@ -24,23 +24,12 @@ var topicName = lazily(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
 
-// maxFeedPath bounds the path of an ID in a message, in bytes.
-const maxFeedPath = 256
-
 func (v *validator) feed(path, name string, s Source) {
-	for i, address := range s.Brokers {
-		if strings.HasPrefix(address, "unix:") {
-			v.reject(path+".brokers["+strconv.Itoa(i)+"]", "%s is a socket: Kafka takes host:port", quote(address))
-		}
-	}
 	switch {
 	case s.Format == FeedJSON && s.Table != "":
 		v.reject(path+".table", "is for formats %s and %s, whose messages name their table: remove this", FeedCanal, FeedDebezium)
 	case s.Table != "" && strings.Count(s.Table, ".") > 1:
 		v.reject(path+".table", "%s is not the name of a table, or schema.table", quote(s.Table))
-	}
-	if len(s.ID) > maxFeedPath || slices.Contains(strings.Split(s.ID, "."), "") && s.ID != "" {
-		v.reject(path+".id", "%s is not the path of a member: give names with dots between them, %d bytes at most", quote(s.ID), maxFeedPath)
 	}
 	v.partColumns(path, name, s)
 	v.login(path, "username", "password", s.Username, string(s.Password)+s.PasswordFile+s.PasswordEnv)

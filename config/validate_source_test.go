@@ -164,13 +164,13 @@ func TestFeeds(t *testing.T) {
 		}},
 		{"no format", "{" + needed + ", format: avro, id: a}", []string{`.format: "avro" is not one of canal-json, debezium, json`}},
 		{"no brokers", "{kind: kafka, brokers: [a, 'unix:/b', 'c:0'], topic: t, format: json, id: a}", []string{
-			`.brokers[0]: "a" is not host:port or unix:/path`, `.brokers[2]: "c:0" has no valid port: 1 to 65535 are allowed`,
-			`.brokers[1]: "unix:/b" is a socket: Kafka takes host:port`,
+			`.brokers[0]: "a" is not host:port or unix:/path`, `.brokers[1]: "unix:/b" is a socket: Kafka takes host:port`,
+			`.brokers[2]: "c:0" has no valid port: 1 to 65535 are allowed`,
 		}},
 		{"no topic", "{kind: kafka, brokers: ['a:1'], topic: a b, format: json, id: a}", []string{`.topic: "a b" is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _`}},
 		{"no path", "{" + needed + ", format: json, id: a..b, table: t}", []string{
-			".table: is for formats canal-json and debezium, whose messages name their table: remove this",
 			`.id: "a..b" is not the path of a member: give names with dots between them, 256 bytes at most`,
+			".table: is for formats canal-json and debezium, whose messages name their table: remove this",
 		}},
 		{"no login", feed(", username: u"), []string{": username needs a password: give password_file or password_env"}},
 		{"a login of nobody", feed(", password_env: P"), []string{".password_env: is for username only: set it, or remove this"}},
