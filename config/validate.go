@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,22 +31,40 @@ func (c *Config) validate(doc *document) {
 			v.pass(rulePath(i), r)
 		}
 	}
-	// Single values are checked beside what concerns several, which takes as long: both only read.
-	values := *doc
-	values.violations, values.keys = nil, maps.Clone(doc.keys)
-	checked := make(chan struct{})
-	go func() {
-		defer close(checked)
-		(&validator{document: &values, config: c}).keys("", reflect.ValueOf(c).Elem())
-	}()
-	before := len(doc.violations)
-	v.severalKeys(c)
-	<-checked
-	doc.violations = slices.Insert(doc.violations, before, values.violations...)
+	checks := []func(v *validator){
+		func(v *validator) { v.keys("", reflect.ValueOf(c).Elem()) },
+		func(v *validator) { v.sections(c) },
+	}
+	for from := 0; from < len(c.Rules); from += rulesAtOnce {
+		checks = append(checks, func(v *validator) {
+			for i := from; i < min(from+rulesAtOnce, len(c.Rules)); i++ {
+				v.rule(rulePath(i), c.Rules[i])
+			}
+		})
+	}
+	v.beside(append(checks, func(v *validator) { v.rulesAgree(c) }))
 }
 
-// severalKeys checks what concerns several keys at once.
-func (v *validator) severalKeys(c *Config) {
+// rulesAtOnce is the number of rules that are checked beside others.
+const rulesAtOnce = 200
+
+// beside makes checks at once, as they only read. Their violations come in the order of the checks.
+func (v *validator) beside(checks []func(v *validator)) {
+	documents := make([]document, len(checks))
+	var wg sync.WaitGroup
+	for i, check := range checks {
+		documents[i] = *v.document
+		documents[i].violations, documents[i].keys = nil, maps.Clone(v.document.keys)
+		wg.Go(func() { check(&validator{&documents[i], v.config}) })
+	}
+	wg.Wait()
+	for i := range documents {
+		v.violations = append(v.violations, documents[i].violations...)
+	}
+}
+
+// sections checks what concerns several keys at once, but for those of rules.
+func (v *validator) sections(c *Config) {
 	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
 		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
 			v.reject(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
@@ -70,9 +89,10 @@ func (v *validator) severalKeys(c *Config) {
 		v.lock(join("locks", name), name, c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
-	for i, r := range c.Rules {
-		v.rule(rulePath(i), r)
-	}
+}
+
+// rulesAgree checks what concerns several rules.
+func (v *validator) rulesAgree(c *Config) {
 	if c.Log.Decisions != nil {
 		v.decisionLog("log.decisions", c.Log.Decisions)
 	}
