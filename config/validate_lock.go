@@ -127,8 +127,8 @@ var plainName = regexp.MustCompile(`^[a-z_]+$`)
 
 // literalNames returns the names in braces in a lock's key that stand for nothing, since no rule
 // with the lock has such a part.
-func (c *Config) literalNames(lock string) (names []string) {
-	parts := c.LockKey(lock).Names
+func (d *document) literalNames(c *Config, lock string) (names []string) {
+	parts := d.uses[lock].Names
 	for _, m := range placeholder.FindAllStringSubmatch(c.Locks[lock].Key, -1) {
 		if name := m[1]; plainName.MatchString(name) && name != partID && !slices.Contains(parts, name) && !slices.Contains(names, name) {
 			names = append(names, name)
@@ -141,7 +141,7 @@ func (c *Config) literalNames(lock string) (names []string) {
 // have the orders of another: with the same stored answers, or although it has parts. Braces at
 // the beginning may be the hash tag of a cluster, unless the file has a part of this name.
 func (v *validator) literals(path, lock string) {
-	for _, name := range v.config.literalNames(lock) {
+	for _, name := range v.literalNames(v.config, lock) {
 		if strings.HasPrefix(v.config.Locks[lock].Key, "{"+name+"}") && !v.config.hasPart(name) {
 			continue
 		}

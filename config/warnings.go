@@ -36,7 +36,7 @@ func (d *document) unreadBodies(c *Config) {
 // right: a hash tag, or the key of another service.
 func (d *document) literalKeys(c *Config) {
 	for _, lock := range sortedKeys(c.Locks) {
-		for _, name := range c.literalNames(lock) {
+		for _, name := range d.literalNames(c, lock) {
 			d.report(join("locks", lock)+".key", "has {"+name+"} in it, and no rule with this lock has such a part: it is the same text for all orders")
 		}
 	}
