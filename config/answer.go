@@ -101,8 +101,7 @@ func jsonText(n *yaml.Node) string {
 
 func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 	if n.Kind != yaml.MappingNode {
-		r.report(path, fmt.Sprintf("is %s: write {member: value}, such as {resultCode: 200}", describe(n)))
-		return nil, r.discard(path)
+		return r.wrong(n, path, "{member: value}, such as {resultCode: 200}")
 	}
 	tests, usable := make([]any, 0), true
 	for key, value := range r.entries(n, path, shown) {

@@ -80,6 +80,9 @@ func (d *document) keysOf(t reflect.Type) []*declaration {
 			continue
 		}
 		k := &declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string), was: make(map[string]string)}
+		if _, known := forms[k.form]; !known && k.form != "" {
+			panic(t.Name() + "." + f.Name + ": form " + k.form)
+		}
 		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
 		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {
 			k.items, _ = strconv.Atoi(items)

@@ -99,7 +99,7 @@ func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && !strings.HasSuffix(n.Value, "%"):
 		return Mode{Word: n.Value}, true // the validator checks the word
 	default:
-		r.report(path, fmt.Sprintf("is %s: write one of %s", describe(n), modeForms))
+		return r.wrong(n, path, "one of "+modeForms)
 	}
 	return nil, r.discard(path)
 }
@@ -133,7 +133,7 @@ func (r *reader) share(n *yaml.Node, path, shown string) (any, bool) {
 		}
 		r.report(path, problem)
 	default:
-		r.report(path, fmt.Sprintf("is %s: write a percentage such as 10%%, or {header: x-canary}", describe(n)))
+		return r.wrong(n, path, "a percentage such as 10%, or {header: x-canary}")
 	}
 	return nil, r.discard(path)
 }

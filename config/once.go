@@ -441,6 +441,5 @@ func (r *reader) onceNames(n *yaml.Node, path, shown string) (any, bool) {
 	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
 		return r.list(n, reflect.TypeFor[string](), path, shown), true
 	}
-	r.report(path, fmt.Sprintf("is %s: write true, or a list of names", describe(n)))
-	return nil, r.discard(path)
+	return r.wrong(n, path, "true, or a list of names")
 }

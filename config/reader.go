@@ -335,6 +335,12 @@ func (r *reader) discard(path string) bool {
 	return false
 }
 
+// wrong reports a value of a kind that its key does not have.
+func (r *reader) wrong(n *yaml.Node, path, forms string) (any, bool) {
+	r.report(path, "is "+describe(n)+": write "+forms)
+	return nil, r.discard(path)
+}
+
 // list reads a list. It replaces an unusable item with an empty one, so that the other items
 // keep the indices of the file.
 func (r *reader) list(n *yaml.Node, t reflect.Type, path, shown string) any {

@@ -53,44 +53,40 @@ func (v *validator) keys(path string, s reflect.Value) {
 
 func isEmpty(f reflect.Value) bool { return f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 }
 
-// texts checks a text, or a list: how long it is, and each text in it.
+// texts checks a text, or a list or a mapping: how long it is, and the texts in it.
 func (v *validator) texts(at string, f reflect.Value, k *declaration) {
-	switch f.Kind() {
-	case reflect.String:
-		if k.empty == "" || f.Len() > 0 {
-			v.text(at, f.String(), k)
-			return
-		}
-	case reflect.Slice, reflect.Map:
-		if k.items > 0 && f.Len() > k.items {
-			v.reject(at, "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
-		}
-		var seen map[string]bool
-		if k.twice != "" && f.Len() > 1 {
-			seen = make(map[string]bool)
-		}
-		for i := 0; f.Type().Elem().Kind() == reflect.String && f.Kind() == reflect.Slice && i < f.Len(); i++ {
-			item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
-			if _, isList := v.origins[item]; f.Type() == answerStatusesType && !isList {
-				item = at // one by itself
-			}
-			if seen[text] {
-				v.reject(item, "%s is given twice: %s", quote(text), k.twice)
-				continue
-			}
-			v.text(item, text, k)
-			if seen != nil {
-				seen[text] = true
-			}
-		}
-	}
-	if f.Kind() == reflect.Map && k.form == "name" && v.file == "" { // the reader checks the names of a file
+	isText, isList, isMap := f.Kind() == reflect.String, f.Kind() == reflect.Slice, f.Kind() == reflect.Map
+	switch {
+	case !isText && !isList && !isMap:
+	case f.Len() == 0 && k.empty != "":
+		v.rejectMissing(at, nil, "is empty: %s", k.empty)
+	case isText:
+		v.text(at, f.String(), k)
+	case f.Len() > k.items && k.items > 0:
+		v.reject(at, "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
+	case isList && f.Type().Elem().Kind() == reflect.String:
+		v.list(at, f, k)
+	case isMap && k.form == "name" && v.file == "": // the reader checks the names of a file
 		for _, name := range sortedNames(f) {
 			v.text(join(at, name.String()), name.String(), k)
 		}
 	}
-	if k.empty != "" && f.Len() == 0 {
-		v.rejectMissing(at, nil, "is empty: %s", k.empty)
+}
+
+// list checks the texts of a list.
+func (v *validator) list(at string, f reflect.Value, k *declaration) {
+	seen := make(map[string]bool, f.Len())
+	for i := range f.Len() {
+		item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
+		if _, isList := v.origins[item]; f.Type() == answerStatusesType && !isList {
+			item = at // one by itself
+		}
+		if k.twice != "" && seen[text] {
+			v.reject(item, "%s is given twice: %s", quote(text), k.twice)
+			continue
+		}
+		seen[text] = true
+		v.text(item, text, k)
 	}
 }
 
