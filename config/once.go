@@ -326,7 +326,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	v.without(path, o, "is for once with by: remove it", keys...)
 	if r.IsBy() {
 		between(v, path+".for", o.For, 0, time.Hour)
-		v.onceOfTokens(path)
+		v.notGiven(path, "is for orders: with settle.by, the answer is for repeats, and once.for is how long", keysOfOrders...)
 	}
 	if v.given(path+".forget") || len(o.Forget) > 0 {
 		v.forget(path, o, r)
@@ -340,11 +340,8 @@ func (v *validator) forget(path string, o *Once, r Rule) {
 	if r.Lookup == nil && (len(o.Forget) == 0 || slices.Equal(o.Forget, OnceNames{OnceAll})) && v.given(path+".forget") {
 		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
 	}
-	for _, key := range []string{"keep", "scope", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch"} {
-		if at := join(path, key); v.given(at) {
-			v.reject(at, "excludes forget: a call that undoes stores no answer")
-		}
-	}
+	v.notGiven(path, "excludes forget: a call that undoes stores no answer",
+		"keep", "scope", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch")
 	for i, name := range o.Forget {
 		known := name == OnceAll
 		for j := range v.config.Rules {

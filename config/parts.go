@@ -103,46 +103,32 @@ const maxComposedID = orderid.MaxBytes
 
 func (v *validator) parts(path string, r Rule) {
 	at := path + ".parts"
-	if len(r.Parts) == 0 {
-		v.partsComplete(path, r)
-		return
-	}
-	if n := len(r.Parts); n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
+	if n := len(r.Parts); n > 0 && n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
 		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
 	}
 	if _, has := r.Parts[partID]; has {
 		v.reject(join(at, partID), "%s is the order's ID: give the part another name", partID)
 	}
-	for _, name := range r.PartNames() {
-		if id := r.Parts[name]; id.Format == FormatPattern {
-			if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
-				v.reject(join(at, name)+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
+	ofParts, ofOrders := 0, 0 // lengths of the longest IDs
+	for _, e := range v.entries(path, &r) {
+		length := e.id.MaxLength
+		if e.id.Format == FormatUUID {
+			length = len("00000000-0000-0000-0000-000000000000")
+		}
+		switch e.role {
+		case ofOrder:
+			ofOrders = max(ofOrders, length)
+		case ofPart:
+			ofParts += length + 1 // the slash
+			if re, err := syntax.Parse(e.id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
+				v.reject(e.path+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
 			}
 		}
 	}
-	v.composedLength(at, r)
+	if n := ofParts + ofOrders; ofParts > 0 && n > maxComposedID && ofOrders <= maxComposedID {
+		v.reject(at, "an ID with its parts may have %d bytes: at most %d are allowed, so lower a max_length", n, maxComposedID)
+	}
 	v.partsComplete(path, r)
-}
-
-// composedLength rejects IDs that may be too long with their parts.
-func (v *validator) composedLength(path string, r Rule) {
-	longest := func(id ID) int {
-		if id.Format == FormatUUID {
-			return len("00000000-0000-0000-0000-000000000000")
-		}
-		return id.MaxLength
-	}
-	n := 0
-	for _, id := range r.Parts {
-		n += longest(id) + 1 // the slash
-	}
-	most := 0
-	for _, id := range r.IDs {
-		most = max(most, longest(id))
-	}
-	if n += most; n > maxComposedID && most <= maxComposedID {
-		v.reject(path, "an ID with its parts may have %d bytes: at most %d are allowed, so lower a max_length", n, maxComposedID)
-	}
 }
 
 // partsComplete checks that the rule's parts are those in the key of its lock and those of its

@@ -292,12 +292,3 @@ func (v *validator) by(path string, r *Rule) {
 		}
 	}
 }
-
-// onceOfTokens checks the stored answers of a settlement that names no order.
-func (v *validator) onceOfTokens(path string) {
-	for _, key := range keysOfOrders {
-		if at := join(path, key); v.given(at) {
-			v.reject(at, "is for orders: with settle.by, the answer is for repeats, and once.for is how long")
-		}
-	}
-}

@@ -136,6 +136,15 @@ func (v *validator) without(path string, of any, message string, keys ...string)
 	}
 }
 
+// notGiven rejects keys of a mapping that are given. They may have values of their own.
+func (v *validator) notGiven(path, message string, keys ...string) {
+	for _, key := range keys {
+		if v.givenIn(path, key) {
+			v.reject(join(path, key), "%s", message)
+		}
+	}
+}
+
 // required returns has. It reports a violation if the key is missing or empty.
 func (v *validator) required(path, key string, has bool, what string) bool {
 	if has {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"reflect"
 	"regexp"
 	"regexp/syntax"
@@ -30,36 +31,27 @@ func (v *validator) format(path string, id ID) {
 	v.time(path, id)
 }
 
-// casesDiffer rejects two cases of IDs under one lock: the same order would have two keys.
+// casesDiffer rejects two cases of IDs under one lock, since the same order would have two keys, and in
+// one rule.
 func (v *validator) casesDiffer(c *Config) {
-	type use struct{ lock, part, format string }
-	type place struct{ path, letters string }
-	first := make(map[use]place)
+	type use struct{ lock, name, format string }
+	first := make(map[use]*entry)
 	for i := range c.Rules {
-		r := &c.Rules[i]
-		compare := func(lock, part, path string, id ID) {
-			of := use{lock, part, id.Format}
-			if lock == "" || !id.FoldsCase() && id.Case != CaseAsIs {
-				return
-			}
-			if was, ok := first[of]; !ok {
-				first[of] = place{path, id.Case}
-			} else if was.letters != id.Case {
-				v.reject(path+".case", "%s differs from that of %s, which has the same lock %s: an order would have two keys; give both the same", quote(id.Case), was.path, quote(lock))
-			}
-		}
-		for n, e := range v.entries(rulePath(i), r) {
-			switch e.role {
-			case ofOrder, ofPart:
-				compare(r.OrderLock(), e.name, e.path, *e.id)
-			case ofLimit:
-				compare(r.Settle.Limit.Lock, e.name, e.path, *e.id)
-			}
-			if n == 0 || e.role != ofOrder || r.OrderLock() != "" {
+		rule := rulePath(i)
+		for _, e := range v.entries(rule, &c.Rules[i]) {
+			if !e.id.FoldsCase() && e.id.Case != CaseAsIs {
 				continue
 			}
-			if first := r.IDs[0]; e.id.Format == first.Format && e.id.Case != first.Case {
-				v.reject(e.path+".case", "%s differs from that of %s: a request with both is refused; give both the same", quote(e.id.Case), v.idPath(rulePath(i), 0, len(r.IDs)))
+			of := use{cmp.Or(e.lock, rule), e.name, e.id.Format}
+			was, ok := first[of]
+			switch {
+			case !ok:
+				first[of] = e
+			case was.id.Case == e.id.Case:
+			case e.lock == "":
+				v.reject(e.path+".case", "%s differs from that of %s: a request with both is refused; give both the same", quote(e.id.Case), was.path)
+			default:
+				v.reject(e.path+".case", "%s differs from that of %s, which has the same lock %s: an order would have two keys; give both the same", quote(e.id.Case), was.path, quote(e.lock))
 			}
 		}
 	}

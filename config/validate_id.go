@@ -56,10 +56,10 @@ var (
 	}
 )
 
-// entry is an ID of a rule. The path is that in the file, and the name that in the key of a lock.
+// entry is an ID of a rule. The path is that in the file, and the name that in the key of the lock.
 type entry struct {
-	path, name string
-	id         *ID
+	path, name, lock string
+	id               *ID
 	*role
 }
 
@@ -67,21 +67,21 @@ type entry struct {
 // and that of a limit. Bounds limit the comparisons of each with the others.
 func (d *document) entries(path string, r *Rule) (all []*entry) {
 	for i := range r.IDs[:min(len(r.IDs), maxIDs)] {
-		all = append(all, &entry{d.idPath(path, i, len(r.IDs)), partID, &r.IDs[i], ofOrder})
+		all = append(all, &entry{d.idPath(path, i, len(r.IDs)), partID, r.OrderLock(), &r.IDs[i], ofOrder})
 	}
 	for _, name := range r.PartNames() {
 		part := r.Parts[name]
-		all = append(all, &entry{join(path+".parts", name), name, &part, ofPart})
+		all = append(all, &entry{join(path+".parts", name), name, r.OrderLock(), &part, ofPart})
 	}
 	if r.Settle == nil {
 		return all
 	}
 	for i, p := range r.Settle.By[:min(len(r.Settle.By), maxParts)] {
 		id := p.ID()
-		all = append(all, &entry{fmt.Sprintf("%s.settle.by[%d]", path, i), "", &id, ofToken})
+		all = append(all, &entry{fmt.Sprintf("%s.settle.by[%d]", path, i), "", r.OrderLock(), &id, ofToken})
 	}
 	if l := r.Settle.Limit; l != nil {
-		all = append(all, &entry{path + ".settle.limit.id", partID, &l.ID, ofLimit})
+		all = append(all, &entry{path + ".settle.limit.id", partID, l.Lock, &l.ID, ofLimit})
 	}
 	return all
 }

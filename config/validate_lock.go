@@ -40,10 +40,8 @@ func (v *validator) lock(path, name string, l Lock) {
 	default:
 		between(v, at, l.KeepFence, leastFence, 87600*time.Hour)
 	}
-	for _, key := range []string{"secret_file", "secret_env"} {
-		if !isBy && v.given(join(path, key)) {
-			v.reject(join(path, key), "is for a lock of settle.by, whose key has a hash in it: remove it")
-		}
+	if !isBy {
+		v.notGiven(path, "is for a lock of settle.by, whose key has a hash in it: remove it", "secret_file", "secret_env")
 	}
 }
 
