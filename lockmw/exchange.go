@@ -17,12 +17,11 @@ import (
 type exchange struct {
 	server    *Server
 	stream    extproc.ExternalProcessor_ProcessServer
-	answers   *gateReplies
+	replies   *gateReplies
 	pass      forwarding
-	first     *extproc.ProcessingRequest // the request's headers; nil: they are no longer needed
-	req       *order.Request             // likewise
-	acquiring sync.WaitGroup             // done when the wait for the lock has ended
-	since     time.Time                  // the time at which it began
+	req       *order.Request // its headers; nil: they are no longer needed
+	acquiring sync.WaitGroup // done when the wait for the lock has ended
+	since     time.Time      // the time at which it began
 
 	mu      sync.Mutex // held during each event of the call, and while the reply to it is sent
 	call    *gate.Call
@@ -57,6 +56,7 @@ func (x *exchange) onMessage(msg *extproc.ProcessingRequest) (done bool) {
 		}
 	case *extproc.ProcessingRequest_RequestTrailers:
 		if x.asked {
+			x.asked = false
 			return x.on(gate.Event{Kind: gate.RequestTrailers}, msg)
 		}
 	case *extproc.ProcessingRequest_ResponseHeaders:
@@ -115,15 +115,14 @@ func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate
 	return step, x.reply(&step, msg)
 }
 
-// start begins work that Envoy does not wait for. Its event arrives in another goroutine, or at once, and is
-// handled there: the reply to it fits into the window of a stream.
+// start begins work that Envoy does not wait for. Its event arrives in another goroutine, or before Start
+// returns, and is handled there: the reply to it fits into the window of a stream.
 func (x *exchange) start(w gate.Work) {
 	switch w {
 	case gate.Acquire:
 		x.since = time.Now()
 		x.acquiring.Add(1)
-		x.call.SetClient(client(x.first))
-		x.first, x.req = nil, nil // not to be kept for as long as it waits
+		x.req = nil // not to be kept for as long as it waits
 		x.call.Start(x.stream.Context(), gate.Acquire, func(e gate.Event) {
 			defer x.acquiring.Done()
 			x.on(e, nil)
@@ -173,7 +172,7 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		return false
 	case gate.Refuse:
 		x.replied = true
-		reply = x.answers.refusals.To(&x.call.Decision)
+		reply = x.replies.refusals.To(&x.call.Decision)
 		if a := step.Answer; a != nil {
 			reply = answerWith(a.Status, 0, a.Headers, a.Body, gate.VerdictReplayed)
 		}

@@ -176,7 +176,10 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if !sealed && !off && s.opts.Seal != nil && call.NeedsAnswer && !call.Observed() {
 		s.checkAuthz(a.gate, call.Rule())
 	}
-	x := &exchange{server: s, stream: stream, answers: a, pass: pass, first: first, req: &req, call: call}
+	if call.NeedsLock || call.NeedsBody {
+		call.SetClient(client(first))
+	}
+	x := &exchange{server: s, stream: stream, replies: a, pass: pass, req: &req, call: call}
 	x.run()
 	return nil
 }

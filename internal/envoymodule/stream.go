@@ -153,15 +153,12 @@ func (s *Stream) start(w gate.Work) {
 	}
 	s.mail.open(s.envoy)
 	ctx, deliver := s.adapter.ctx, s.deliver
-	switch {
-	case w == gate.LearnOrder && s.completed:
-		s.adapter.spawn("a new order", func() { s.call.Start(ctx, w, deliver) })
-	case w == gate.LearnOrder:
+	if w == gate.LearnOrder && !s.completed {
 		s.learning = &delayedAnswer{since: time.Now(), details: s.envoy.Details()}
+	}
+	if w.Blocks() {
 		s.adapter.spawn("a new order", func() { s.call.Start(ctx, w, deliver) })
-	case w.Blocks():
-		s.adapter.spawn("a call", func() { s.call.Start(ctx, w, deliver) })
-	default:
+	} else {
 		s.call.Start(ctx, w, deliver)
 	}
 }

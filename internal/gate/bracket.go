@@ -27,8 +27,8 @@ const (
 	done                   // the response has ended
 	ending                 // the lease ended first: the gate is ending the call
 	broken                 // the gate is ending the call, and the response's headers have arrived
-	abandoned              // the caller has left, but the lock may still be granted
-	closed                 // nothing is held
+	abandoned              // the caller has left, or Envoy has answered, but the lock may still be granted
+	closed                 // what becomes of the lock is decided
 )
 
 // event is an input of the bracket.
@@ -45,7 +45,7 @@ const (
 	ended                 // the stream is over
 )
 
-// effect is what the adapter does after an event.
+// effect is what the call does after an event.
 type effect int8
 
 const (
@@ -65,7 +65,7 @@ type bracket struct {
 }
 
 // on applies an event and returns the effect. The outcome is read with the event response
-// only. It implements G3 alone: it returns release only if the request was certainly not
+// only. No other place decides when a lock is released: it returns release only if the request was certainly not
 // forwarded, or if the outcome is known.
 func (b *bracket) on(e event, outcome Outcome) effect {
 	switch b.state {

@@ -13,15 +13,18 @@ import (
 // Call is one request that needs more than a verdict: a state machine. An adapter reports what it sees
 // by [Call.On], and carries out the [Step] that it gets. It calls On for one event at a time.
 //
-//	           request body    screened      granted       response headers  response body   learned
-//	opened --> reading ------> screening --> waiting ----> running --------> collecting ---> learning --> passing
-//	                                                          |                                              |
-//	                                                          |    answer stored                             |
-//	                                                          +------------------ storing <-- end of answer -+
+//	atOpen --Opened--> atBody --RequestBody--> atScreen --Screened--> atLock --Granted--> atBackend
+//	                                                                                          |
+//	atBackend --ResponseHeaders--> atCollect --ResponseBody--> atLearn --Learned--> atAnswer <+
+//	                                                                                | ^
+//	                                                            the end of the answer | Stored
+//	                                                                                v |
+//	                                                                              atStore
 //
-// A call skips each stage that it does not need. A denied or lost lock, and a refusal, lead to refused
-// from every stage, and the end of the stream to over. An event that means nothing at a stage lets what
-// it is about pass, or wait. What becomes of the lock meanwhile is the machine in bracket.go.
+// A call skips each stage that it does not need: one of an ID in a header goes from atBackend to atLearn.
+// What is refused, or loses its lock, goes to atRefusal from every stage, and what has ended to atEnd. An
+// event that means nothing at a stage lets what it is about pass, or wait. What becomes of the lock is the
+// machine in bracket.go. What the call needs is decided by [Gate.Open].
 type Call struct {
 	gate          *Gate
 	policy        *Policy
@@ -45,7 +48,7 @@ type Call struct {
 	reads         bool        // the method is GET or HEAD
 	namedID       string      // the ID in the request of a create; "": none
 	namedText     string      // the same as the request spells it
-	bodyIDs       []string    // the orders, if the request's body names them, for decide
+	bodyIDs       []string    // the orders, if the request's body names them, for screen
 	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
 	// conditionValues are those of the headers that the conditions of a settlement use.
 	conditionValues []string
@@ -64,7 +67,7 @@ type Call struct {
 
 	toLearn                func(context.Context) learned // the work of learning
 	learnedID              string                        // of the order that a create has made
-	screened               Decision                      // by its body, of a call that goes on
+	screened               Decision                      // on the orders that its body names
 	toldOutcome, toldOrder bool                          // see news
 	origin                 origin                        // for the decision log
 	grantedAt              time.Time                     // when the lease was granted
@@ -89,7 +92,7 @@ type stage int8
 
 const (
 	atOpen    stage = iota // nothing has happened yet
-	atBody                 // the request's body is to come
+	atBody                 // the request's body is to come. Inside Envoy, a call is opened when it has come
 	atScreen               // a filter or a table is asked about what the body names
 	atLock                 // the call waits for its lock
 	atBackend              // the backend may have the request
@@ -108,7 +111,7 @@ type Event struct {
 	Response   *Response      // ResponseHeaders. StreamEnded: what Envoy says about the end, if no headers of an answer have arrived; nil: nothing
 	Body       []byte         // ResponseBody: a piece
 	End        bool           // ResponseBody: it is the last one
-	Cut        bool           // ResponseBody: the adapter shows no more of it
+	Cut        bool           // ResponseBody: the adapter collects nothing behind it
 	Unseen     bool           // ResponseHeaders: Envoy may pass the body on without showing it
 	GRPCStatus string         // ResponseTrailers: the result of [GRPCStatusIn]
 
@@ -149,7 +152,7 @@ type Step struct {
 	Answer   *Answer   // with Refuse: a stored one; nil: the policy's reply for Decision
 	Options  int       // with PassRequest: how many of [AnswerOptions] to remove
 	Set      []Header  // with PassRequest: in place of those of the client
-	Show     Show      // with PassRequest, ReadRequest and ReadResponse: what is needed of the answer
+	Show     Show      // with PassRequest, ReadRequest and ReadResponse: what is needed of the answer, for ext_proc
 	Hide     bool      // with ReadRequest: the backend must not see the path before the body is read
 	Unlocked bool      // the backend got the request before the gate saw its body
 	Metadata *Metadata // for Envoy; nil: nothing new
@@ -206,8 +209,7 @@ func (w Work) Blocks() bool { return w == Screen || w == CatchUp || w == LearnOr
 // the stream but its end.
 func (w Work) Waits() bool { return w.Blocks() || w == Store }
 
-// On handles an event. It does not block. If it panics, the lock is held, and later events change
-// nothing.
+// On handles an event. It does not block. If it panics, the lock is held.
 func (c *Call) On(e Event) (s Step) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -266,9 +268,7 @@ func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
 	case CatchUp:
 		deliver(Event{Kind: CaughtUp, Err: c.catchUp(ctx)})
 	case LearnOrder:
-		e := Event{Kind: Learned}
-		defer func() { deliver(e) }() // after a fault, too
-		e.learned = c.toLearn(ctx)
+		deliver(Event{Kind: Learned, learned: c.learnOrMark(ctx)})
 	case Store:
 		c.store(func(err error) { deliver(Event{Kind: Stored, Err: err}) })
 	}
@@ -281,7 +281,8 @@ func (c *Call) begin() Step {
 		return c.refuse(nil)
 	case c.NeedsBody:
 		c.stage = atBody
-		return Step{Do: ReadRequest, Show: c.showsAfterBody(), Hide: c.hidesPath()}
+		// Behind a body, Envoy takes no other wish.
+		return Step{Do: ReadRequest, Show: c.shows(c.policy.HasLock()), Hide: c.hidesPath()}
 	case c.NeedsLock:
 		c.stage = atLock
 		return Step{Do: Wait, Work: Acquire}
@@ -292,20 +293,7 @@ func (c *Call) begin() Step {
 // forward forwards the request. Visible is the lease that the backend sees; nil: none.
 func (c *Call) forward(visible Lease) Step {
 	c.stage = atBackend
-	s := Step{Do: PassRequest, Options: len(c.answerOptions()), Done: !c.NeedsAnswer}
-	switch {
-	case !c.NeedsAnswer:
-	case c.watchedID != "":
-		s.Show = ShowHeaders
-	case c.NeedsLock && c.learnsBody():
-		s.Show = ShowBodyToEnd
-	case c.NeedsLock:
-		s.Show = ShowAll
-	case c.learnsBody():
-		s.Show = ShowBody
-	default:
-		s.Show = ShowHeaders
-	}
+	s := Step{Do: PassRequest, Options: len(c.answerOptions()), Show: c.shows(c.NeedsLock), Done: !c.NeedsAnswer}
 	if c.accept != "" && c.NeedsAnswer {
 		s.Set = append(s.Set, Header{HeaderAccept, c.accept})
 	}
@@ -319,15 +307,19 @@ func (c *Call) forward(visible Lease) Step {
 	return s
 }
 
-// showsAfterBody is what may be needed of the answer to a request whose body is to come.
-func (c *Call) showsAfterBody() Show {
+// shows is what is needed of the answer to a call that has a lock, or has none.
+func (c *Call) shows(locks bool) Show {
 	switch {
 	case !c.NeedsAnswer:
 		return ShowNothing
-	case c.learnsBody():
+	case c.watchedID != "":
+		return ShowHeaders
+	case locks && c.learnsBody():
 		return ShowBodyToEnd
-	case c.policy.HasLock():
+	case locks:
 		return ShowAll
+	case c.learnsBody():
+		return ShowBody
 	}
 	return ShowHeaders
 }
@@ -481,10 +473,12 @@ func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
 	return verdict, answer, why
 }
 
-func (c *Call) decide(v Verdict) {
+func (c *Call) decide(v Verdict) { c.decideAfter(v, c.gate.now().Sub(c.start)) }
+
+// decideAfter counts a verdict that took so long.
+func (c *Call) decideAfter(v Verdict, took time.Duration) {
 	d := &c.Decision
 	d.Verdict = v
-	took := c.gate.now().Sub(c.start)
 	if c.NeedsLock && v != VerdictLost {
 		d.Waited = took
 	}
@@ -519,7 +513,9 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 		c.onAnswer(r)
 	}
 	c.isAnswered = true
-	c.answerEnded = r.Ended || c.once != nil && c.once.length == 0 // a client takes it for complete
+	if r.Ended || c.once != nil && c.once.length == 0 { // a client takes it for complete
+		c.endAnswer()
+	}
 	if c.mayHaveCreated() {
 		if s := c.onCreated(r, unseen); s.Do != PassResponse {
 			return s
@@ -553,7 +549,7 @@ func (c *Call) onAnswer(r *Response) {
 // happened. Otherwise Envoy forwarded the request as it was: a create is learned, and the answer to a
 // settlement is refused, because no lock protected it.
 func (c *Call) onUnseenBody(r *Response, unseen bool) (s Step) {
-	c.stage, c.isAnswered, c.answerEnded = atAnswer, true, r.Ended
+	c.stage, c.isAnswered = atAnswer, true
 	switch {
 	case !r.forwarded():
 		c.mayCreate = false
@@ -577,10 +573,10 @@ func (c *Call) onUnseenBody(r *Response, unseen bool) (s Step) {
 
 // onResponseBody handles a piece of the answer's body.
 func (c *Call) onResponseBody(e *Event) Step {
-	if c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body) {
-		c.answerEnded = true // Envoy may report the end too late
+	last := c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body)
+	if last || e.End { // Envoy may report the end too late
+		c.endAnswer()
 	}
-	c.answerEnded = c.answerEnded || e.End
 	switch c.stage {
 	case atCollect:
 		if c.body = append(c.body, e.Body...); e.End || e.Cut || len(c.body) > maxAnswer {
@@ -601,7 +597,8 @@ func (c *Call) ReadsBody() bool { return c.stage == atCollect || c.once != nil &
 
 // onResponseTrailers handles the end of an answer by trailers. A stored answer has none.
 func (c *Call) onResponseTrailers(grpcStatus string) Step {
-	c.grpcStatus, c.answerEnded = grpcStatus, true
+	c.grpcStatus = grpcStatus
+	c.endAnswer()
 	if c.once != nil && !c.once.decided {
 		c.once.unfit = "it ends in trailers"
 	}
@@ -639,27 +636,38 @@ func (c *Call) collected(whole bool, why error) Step {
 // client sees its end: a client that has seen all of an answer gets it again.
 func (c *Call) pass() Step {
 	switch c.stage {
-	case atBackend, atCollect, atLearn, atStore:
+	case atBackend, atCollect, atLearn:
 		c.stage = atAnswer
 	}
-	if c.answerEnded && c.NeedsLock && c.finish() {
+	if c.stores() {
 		c.stage = atStore
 		return Step{Do: Wait, Work: Store}
 	}
 	return Step{Do: PassResponse, Done: !c.NeedsLock, Metadata: c.news()}
 }
 
-// finish handles the end of the answer. It reports whether anything is stored. An answer of gRPC counts
+// endAnswer handles that all of the answer has arrived, whatever it still waits for. An answer of gRPC counts
 // as cut off if its status does not prove that the backend has finished.
-func (c *Call) finish() (stores bool) {
+func (c *Call) endAnswer() {
+	c.answerEnded = true
+	if !c.NeedsLock {
+		return
+	}
 	if c.isUnfinished() {
 		c.grpcEnded = true
-		return false
+		return
 	}
 	if c.gate.tracer != nil && c.finishedAt.IsZero() {
 		c.finishedAt = c.gate.now()
 	}
 	c.onBracket(finished, OutcomeUnknown)
+}
+
+// stores reports, once, that something is stored of an answer that has ended.
+func (c *Call) stores() bool {
+	if !c.answerEnded || !c.NeedsLock {
+		return false
+	}
 	stores, why := c.finishOnce()
 	if why != "" {
 		c.gate.problems.notStored(c, why)
@@ -675,7 +683,8 @@ func (c *Call) onStored(err error) Step {
 	if c.stage != atStore {
 		return Step{}
 	}
-	return c.pass()
+	c.stage = atAnswer
+	return Step{Do: PassResponse, Metadata: c.news()}
 }
 
 // onLeaseLost ends a call whose lease is lost or reaches its maximum hold time. If the call is not
@@ -688,10 +697,7 @@ func (c *Call) onLeaseLost() Step {
 		return Step{}
 	}
 	c.unknownReason = "the call was ended because its lease ended first"
-	start := c.start
-	c.start = c.gate.now() // the call ran until now, and nothing waited for this
-	c.decide(VerdictLost)
-	c.start = start
+	c.decideAfter(VerdictLost, 0) // the call ran until now, and nothing waited for this
 	c.gate.problems.lost(c)
 	return c.refuse(nil)
 }
@@ -703,6 +709,10 @@ func (c *Call) onEnd(last *Response) (s Step) {
 		return Step{}
 	}
 	c.stage = atEnd
+	if stage == atLearn && c.stores() {
+		s.Work = Store
+		return s
+	}
 	if last != nil && c.NeedsLock && !c.isAnswered {
 		c.onAnswer(last)
 	}
@@ -716,8 +726,8 @@ func (c *Call) onEnd(last *Response) (s Step) {
 	s.Unfinished = c.bracket.state == running || c.bracket.state == answered && s.CutOff || stage == atCollect && c.watchedID == ""
 	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	s.Metadata = c.news()
-	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded {
-		return s
+	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded || stage == atBody && c.hidesPath() {
+		return s // the backend certainly has no such request
 	}
 	s.Work = c.learnAtEnd(stage).Work
 	return s
@@ -729,7 +739,7 @@ func (c *Call) fail(e *Event) {
 	if e.Kind == Granted && e.Grant.Lease != nil {
 		lease = e.Grant.Lease
 	}
-	c.stage, c.bracket.state, c.NeedsLock, c.mayCreate = atEnd, closed, false, false
+	c.stage, c.bracket.state, c.NeedsLock = atRefusal, closed, false // what may have been created is a doubt at the end
 	if lease != nil {
 		lease.Hold("a fault in ordergate")
 	}

@@ -67,6 +67,17 @@ func (c *Call) collect() Step {
 	return Step{Do: ReadResponse, Show: ShowBody}
 }
 
+// learnOrMark does the work of learning. After a fault in it, no order is absent.
+func (c *Call) learnOrMark(ctx context.Context) (l learned) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			l.err = fmt.Errorf("a fault in ordergate: %v", fault)
+			l.err = errors.Join(l.err, c.policy.Create.Filter.MarkIncomplete(ctx, l.err.Error(), c.earliestCreation()))
+		}
+	}()
+	return c.toLearn(ctx)
+}
+
 func (c *Call) onCaughtUp(err error) Step {
 	c.noteUnlearned(err)
 	if c.stage != atCollect {

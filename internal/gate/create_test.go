@@ -368,3 +368,74 @@ func TestLeavingByTable(t *testing.T) {
 		t.Errorf("it did %q: %v", did(filter), err)
 	}
 }
+
+// newLockedCreate opens a create whose body names its order, with a lock.
+func newLockedCreate(t *testing.T, filter *gatetest.Filter) (*gate.Call, *gatetest.Lock, order.Request) {
+	t.Helper()
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}}
+	g, err := gate.New([]gate.Policy{{
+		Rule: order.Rule{
+			Name: "create", Methods: []string{"POST"}, Path: "/orders",
+			IDs: []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 100}},
+		},
+		Create: &gate.Create{Filter: filter, Learn: inBody, Format: digits},
+		Settle: &gate.Settle{Lock: lock},
+	}}, gatetest.Silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := order.Request{Method: "POST", Target: "/orders", Header: order.HeaderList{{"content-type", "application/json"}}}
+	return g.Open(req), lock, req
+}
+
+// TestEndWhileLearning has the stream end, or the lease reach its maximum, while an answer that has come to
+// its end waits until its order is known: the backend is done.
+func TestEndWhileLearning(t *testing.T) {
+	filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
+	c, lock, req := newLockedCreate(t, filter)
+	req.Body, req.BodyState = []byte(`{"id":7}`), order.BodyComplete
+	gatetest.Granted(c, grantOf(t, c, withBody(t, c, req)))
+	gatetest.Answer(c, &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1})
+	step := c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(`{"id":7}`), End: true})
+	if step.Work != gate.LearnOrder {
+		t.Fatalf("step %+v", step)
+	}
+	if lost := c.On(gate.Event{Kind: gate.LeaseLost}); lost.Do != gate.Nothing {
+		t.Errorf("the call is ended: %+v", lost)
+	}
+	gatetest.End(c)
+	gatetest.Work(t.Context(), c, step)
+	if did, locked := did(filter), lock.Journal.Short(); did != "7" || locked != "acquire 7, release" {
+		t.Errorf("learned %q, the lock: %s", did, locked)
+	}
+}
+
+// grantOf returns the result of the lock request of a step.
+func grantOf(t *testing.T, c *gate.Call, step gate.Step) gate.Grant {
+	t.Helper()
+	granted := make(chan gate.Grant, 1)
+	c.Start(t.Context(), step.Work, func(e gate.Event) { granted <- e.Grant })
+	return <-granted
+}
+
+// TestLeavingBeforeTheBody has the client of a create leave before its body has come: the backend would not
+// serve the path that it has until then.
+func TestLeavingBeforeTheBody(t *testing.T) {
+	c, _, _ := newLockedCreate(t, &gatetest.Filter{})
+	if step := c.On(gate.Event{Kind: gate.Opened}); step.Do != gate.ReadRequest || !step.Hide {
+		t.Fatalf("step %+v", step)
+	}
+	if step := gatetest.End(c); step.Work != gate.NoWork {
+		t.Errorf("there is a doubt: %+v", step)
+	}
+}
+
+// TestFaultWhileLearning has the filter fail: no order is absent, and the answer goes on.
+func TestFaultWhileLearning(t *testing.T) {
+	c, filter := newCreate(t, inBody, "/orders")
+	filter.OnLearn = func(string) { panic("a fault") }
+	readsBody, err := answered(t, c, gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}, `{"id":7}`, "")
+	if !readsBody || err == nil || did(filter) != "7, incomplete" {
+		t.Errorf("did %q: %v", did(filter), err)
+	}
+}

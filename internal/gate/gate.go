@@ -108,7 +108,7 @@ type Lease interface {
 	Owner() string   // the unguessable name of this lease, or of the one that it entered
 	Ended() bool     // it, or a part of it, ended by now: by its time, or as NotifyLost says
 	// NotifyLost has lost called, in a goroutine of its own, when the lease, or a part of it, ends
-	// before Release or Hold.
+	// before Release or Hold, and shortly before its maximum: then Ended is false.
 	NotifyLost(lost func())
 	// Release calls then once, when the lock is released and what StoreAnswer and the others have
 	// asked for is done, or with an error.

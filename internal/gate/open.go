@@ -20,6 +20,7 @@ func (c *Call) withBody(req *order.Request) *Call {
 	var m order.Match
 	c.gate.match(req, c.rule, &m)
 	whole := c.gate.open(req, &m, order.Found{}, false)
+	whole.lockRequest.Client = c.lockRequest.Client
 	if c.BodyEndOnly {
 		whole.bodyIDs = nil // ext_authz has seen them too
 	}

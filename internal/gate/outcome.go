@@ -40,8 +40,7 @@ type Response struct {
 	HasServiceTime bool
 	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
 	AttemptHeader int
-	// Header are the answer's headers, valid during the call of [Call.Answered] or
-	// [Call.Created]. Nil: not given.
+	// Header are the answer's headers, valid during the event. Nil: not given.
 	Header order.Header
 	// Ended means that the headers end the answer: it has no body and no trailers.
 	Ended bool

@@ -17,9 +17,10 @@ type Filter struct {
 	NotInMemory bool   // Query has the answers, and MayContain has none
 	Fault       string // the ID at which MayContain panics; "": none
 	OnQuery     func(ctx context.Context, id string) presence.Answer
-	Learning    chan struct{} // Learn waits until it is closed; nil: Learn does not wait
-	Tables      bool          // Followed
-	Late        bool          // CaughtUp returns false, although the filter is followed
+	OnLearn     func(id string) // called by Learn; nil: nothing is
+	Learning    chan struct{}   // Learn waits until it is closed; nil: Learn does not wait
+	Tables      bool            // Followed
+	Late        bool            // CaughtUp returns false, although the filter is followed
 }
 
 // MayContain implements gate.Filter.
@@ -55,6 +56,9 @@ func (f *Filter) Query(ctx context.Context, id string) presence.Answer {
 // Learn implements gate.Filter.
 func (f *Filter) Learn(ctx context.Context, id string) error {
 	f.Journal.Add("learn ", id)
+	if f.OnLearn != nil {
+		f.OnLearn(id)
+	}
 	if f.Learning == nil {
 		return nil
 	}
