@@ -16,21 +16,21 @@ import (
 // rule with parts, and {header:NAME} for a header that the request must have once, of 1 to 128
 // letters, digits and . _ : -. For several orders, the condition must hold for each.
 type Condition struct {
-	Latch   string          `mapstructure:"latch"`   // a countdown latch of Redisson that stands at 0, or does not exist
-	Exists  string          `mapstructure:"exists"`  // a key that exists
-	Missing string          `mapstructure:"missing"` // a key that does not exist
-	Value   *ValueCondition `mapstructure:"value"`   // compares the string of a key
-	Geo     *GeoCondition   `mapstructure:"geo"`     // compares the distance of two members of a GEO set
-	Time    *TimeCondition  `mapstructure:"time"`    // a part of each day
+	Latch   string          `mapstructure:"latch" empty:"give a key, such as \"loaders:{id}\""`   // a countdown latch of Redisson that stands at 0, or does not exist
+	Exists  string          `mapstructure:"exists" empty:"give a key, such as \"loaders:{id}\""`  // a key that exists
+	Missing string          `mapstructure:"missing" empty:"give a key, such as \"loaders:{id}\""` // a key that does not exist
+	Value   *ValueCondition `mapstructure:"value"`                                                // compares the string of a key
+	Geo     *GeoCondition   `mapstructure:"geo"`                                                  // compares the distance of two members of a GEO set
+	Time    *TimeCondition  `mapstructure:"time"`                                                 // a part of each day
 
 	Otherwise Reply `mapstructure:"otherwise" reply:"425 1s {\"error\":\"order is not ready to be settled, try again later\"}"` // the answer if it does not hold; default 425, Retry-After 1s
 }
 
 // ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
 type ValueCondition struct {
-	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""` // a key in Redis
-	Is    string `mapstructure:"is" form:"printed"`                      // the key has this value
-	IsNot string `mapstructure:"is_not" form:"printed"`                  // it has another one, or does not exist
+	Key   string `mapstructure:"key" need:"a key, such as \"day:{id}\""`                // a key in Redis
+	Is    string `mapstructure:"is" form:"printed" empty:"give it a text"`              // the key has this value
+	IsNot string `mapstructure:"is_not" form:"printed" empty:"give it a text" not:"is"` // it has another one, or does not exist
 	// Codec is that of a Java service that wrote the value.
 	Codec string `mapstructure:"codec" default:"string" oneof:"string default"`
 }
@@ -78,20 +78,24 @@ func (c *Condition) kinds() (set []string) {
 
 // Key returns the template of the condition's key; "": it has none.
 func (c *Condition) Key() string {
-	switch {
-	case c.Value != nil:
-		return c.Value.Key
-	case c.Geo != nil:
-		return c.Geo.Key
+	if all := c.templates(); len(all) > 0 {
+		return all[0].text
 	}
-	return c.Latch + c.Exists + c.Missing
+	return ""
 }
 
-func (c *Condition) templates() []string {
-	if c.Geo != nil {
-		return []string{c.Geo.Key, c.Geo.Member, c.Geo.To}
+// template is the text of a condition that has placeholders, and its key.
+type template struct{ key, text string }
+
+func (c *Condition) templates() []template {
+	all := []template{{"latch", c.Latch}, {"exists", c.Exists}, {"missing", c.Missing}}
+	if c.Value != nil {
+		all = append(all, template{"value.key", c.Value.Key})
 	}
-	return []string{c.Key()}
+	if g := c.Geo; g != nil {
+		all = append(all, template{"geo.key", g.Key}, template{"geo.member", g.Member}, template{"geo.to", g.To})
+	}
+	return slices.DeleteFunc(all, func(t template) bool { return t.text == "" })
 }
 
 // ConditionNames returns the names of conditions in metrics, logs and explain: the kind, and a

@@ -22,13 +22,8 @@ func (v *validator) require(path string, r *Rule) {
 
 func (v *validator) condition(path string, c *Condition, r *Rule) {
 	parts := sortedKeys(r.Parts)
-	var kinds []string
-	for _, kind := range conditionKinds { // one that is given without a usable value counts
-		if v.given(join(path, kind)) {
-			kinds = append(kinds, kind)
-		}
-	}
-	if len(kinds) == 0 {
+	kinds := slices.DeleteFunc(slices.Clone(conditionKinds), func(kind string) bool { return !v.givenIn(path, kind) })
+	if len(kinds) == 0 { // one that is given without a usable value counts
 		kinds = c.kinds()
 	}
 	switch {
@@ -37,14 +32,21 @@ func (v *validator) condition(path string, c *Condition, r *Rule) {
 	case len(kinds) > 1:
 		v.reject(path, "has %s: give each condition an entry of its own", strings.Join(kinds, " and "))
 	}
-	for i, text := range []string{c.Latch, c.Exists, c.Missing} {
-		if kind := conditionKinds[i]; slices.Contains(kinds, kind) {
-			v.template(join(path, kind), text, parts)
+	for _, t := range c.templates() {
+		_, problem := Template(t.text, parts)
+		if problem = cmp.Or(problem, printedProblem(t.text)); problem != "" {
+			v.reject(join(path, t.key), "%s", problem)
 		}
 	}
-	v.valueCondition(path+".value", c.Value, parts)
-	v.geoCondition(path+".geo", c.Geo, parts)
-	v.timeCondition(path+".time", c.Time)
+	if value := c.Value; value != nil && value.Is+value.IsNot == "" && !v.given(path+".value.is") && !v.given(path+".value.is_not") {
+		v.rejectMissing(path+".value", []string{"is", "is_not"}, "compares with nothing: give it is or is_not")
+	}
+	if day := c.Time; day != nil {
+		from, fromOK := MinuteOf(day.From)
+		if to, toOK := MinuteOf(day.To); fromOK && toOK && from == to {
+			v.reject(path+".time.to", "is the same as from: leave both out for whole days")
+		}
+	}
 	v.conditionParts(path, c, r)
 	if len(kinds) == 1 {
 		v.conditionIsNoLock(path, c, r)
@@ -57,7 +59,10 @@ func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
 	if len(r.Parts) == 0 || v.unusable(path) {
 		return
 	}
-	names, all := sortedKeys(r.Parts), strings.Join(c.templates(), "")
+	names, all := sortedKeys(r.Parts), ""
+	for _, t := range c.templates() {
+		all += t.text
+	}
 	for _, name := range names {
 		if strings.Contains(all, "{"+partID+"}") && !strings.Contains(all, "{"+name+"}") {
 			v.reject(path, "has {%s} without {%s}, so two orders would share the condition: write {%s} in it", partID, name, name)
@@ -66,9 +71,9 @@ func (v *validator) conditionParts(path string, c *Condition, r *Rule) {
 	}
 	ids := make(keyIDs)
 	ids.add(r)
-	for _, text := range c.templates() {
-		if before, _, ok := NewKeyTemplate(text, names).isUnambiguous(ids); !ok {
-			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(text), before)
+	for _, t := range c.templates() {
+		if before, _, ok := NewKeyTemplate(t.text, names).isUnambiguous(ids); !ok {
+			v.reject(path, "%s makes the same text for two orders: write a character behind {%s} that it cannot have, such as /", quote(t.text), before)
 		}
 	}
 }
@@ -89,22 +94,8 @@ func (v *validator) conditionIsNoLock(path string, c *Condition, r *Rule) {
 	}
 	own := v.uses[name].Key(func(string) string { return "1" })
 	if same.String() == own || same.String() == own+ObservedSuffix {
-		path = join(path, c.Kind())
-		if c.Value != nil || c.Geo != nil {
-			path += ".key"
-		}
-		v.reject(path, "%s can make the same key as %s of %s, the lock that a settlement has during the check: give the condition a key of its own",
+		v.reject(join(path, c.templates()[0].key), "%s can make the same key as %s of %s, the lock that a settlement has during the check: give the condition a key of its own",
 			quote(key), quote(l.Key), v.shown(at))
-	}
-}
-
-func (v *validator) template(path, text string, parts []string) {
-	_, problem := Template(text, parts)
-	if text == "" {
-		problem = "is empty: give a key, such as \"loaders:{id}\""
-	}
-	if problem = cmp.Or(problem, printedProblem(text)); problem != "" {
-		v.reject(path, "%s", problem)
 	}
 }
 
@@ -117,47 +108,4 @@ func printedProblem(text string) string {
 		return fmt.Sprintf("%s has a character in it that cannot be printed: leave it out", quote(text))
 	}
 	return ""
-}
-
-func (v *validator) valueCondition(path string, c *ValueCondition, parts []string) {
-	if c == nil {
-		return
-	}
-	if c.Key != "" {
-		v.template(path+".key", c.Key, parts)
-	}
-	is, isNot := c.Is != "" || v.given(path+".is"), c.IsNot != "" || v.given(path+".is_not")
-	switch {
-	case is && isNot:
-		v.reject(path, "has is and is_not: give exactly one of them")
-	case c.Is+c.IsNot == "" && (is || isNot):
-		v.reject(path, "compares with an empty text: give it another one")
-	case !is && !isNot:
-		v.rejectMissing(path, []string{"is", "is_not"}, "compares with nothing: give it is or is_not")
-	}
-}
-
-func (v *validator) geoCondition(path string, c *GeoCondition, parts []string) {
-	if c == nil {
-		return
-	}
-	if c.Key != "" {
-		v.template(path+".key", c.Key, parts)
-	}
-	if c.Member != "" {
-		v.template(path+".member", c.Member, parts)
-	}
-	if c.To != "" {
-		v.template(path+".to", c.To, parts)
-	}
-}
-
-func (v *validator) timeCondition(path string, c *TimeCondition) {
-	if c == nil {
-		return
-	}
-	from, fromOK := MinuteOf(c.From)
-	if to, toOK := MinuteOf(c.To); fromOK && toOK && from == to {
-		v.reject(path+".to", "is the same as from: leave both out for whole days")
-	}
 }
