@@ -163,17 +163,11 @@ func overlap(a, b string) bool {
 	if isFileA || isFileB {
 		return isFileA == isFileB && path.Clean(fileA) == path.Clean(fileB)
 	}
-	hostA, portA, errA := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	if errA != nil || errB != nil || portA != portB || portA == "0" {
-		return false
-	}
-	return isAnyHost(hostA) || isAnyHost(hostB) || sameHost(hostA) == sameHost(hostB)
-}
-
-func isAnyHost(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsUnspecified()
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	isAny := func(host string) bool { return host == "0.0.0.0" || host == "::" }
+	hostA, hostB = sameHost(hostA), sameHost(hostB)
+	return portA != "" && portA == portB && portA != "0" && (isAny(hostA) || isAny(hostB) || hostA == hostB)
 }
 
 // sameHost returns the canonical form of a host: an IP address without an IPv4-in-IPv6 prefix,
