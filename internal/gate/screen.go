@@ -73,10 +73,10 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 		return
 	case p == nil:
 		return
-	case p.looksUpNothing(m):
-	case p.Lookup == nil && whole && p.isIncomplete(m, req): // its lock, and its second decision, come after that
+	case whole && (p.Lookup == nil || p.looksUpNothing(m)) && p.isIncomplete(m, req): // its lock, and its second decision, come after that
 		r.NeedsBody = true
 		return
+	case p.looksUpNothing(m):
 	case p.Lookup == nil && !p.Create.Dedup.goesOn(m):
 		r.pend(p, req, start)
 		return
@@ -87,7 +87,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 		return
 	default:
 		a := p.Lookup.mayContain(m)
-		if a != presence.Absent && whole && p.isIncomplete(m, req) {
+		if (a != presence.Absent || p.Observe) && whole && p.isIncomplete(m, req) {
 			r.NeedsBody = true
 			return
 		}

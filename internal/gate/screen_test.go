@@ -191,3 +191,34 @@ func TestScreenDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenedAfterScreen has no call need the body of a request that is judged already: the adapter that
+// judges it would not ask for the body any more, and the request would wait for ever.
+func TestOpenedAfterScreen(t *testing.T) {
+	b := newBench(t, false)
+	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
+	query := []order.ID{{In: order.InQuery, Name: "id", Format: digits}}
+	lookup := &gate.Lookup{Filter: b.filter}
+	key := gate.OnceKey{Lock: b.lock, Parts: []gate.OncePart{{Header: "idempotency-key"}}}
+	for _, observe := range []bool{false, true} {
+		g, err := gate.New([]gate.Policy{
+			{
+				Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path}, Observe: observe,
+				Lookup: lookup, Settle: &gate.Settle{Lock: b.lock, Once: &gate.Once{Name: "answer", Fingerprint: true, Keep: time.Hour}},
+			},
+			{
+				Rule: order.Rule{Name: "once", Methods: []string{"POST"}, Path: "/pay", IDs: query, Optional: true}, Observe: observe,
+				Lookup: lookup, Once: &gate.Once{Name: "answer", Keep: time.Hour, Fingerprint: true, Key: &key},
+			},
+		}, b.record, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range []string{"/orders/1/settle", "/orders/2/settle", "/orders/3/settle", "/pay", "/pay?id=1", "/pay?id=2"} {
+			req := order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"idempotency-key", `"k"`}, {"content-length", "2"}}}
+			if result := g.TryScreen(req); !result.NeedsBody && !result.Decision.Refused && result.Open(req).NeedsBody {
+				t.Errorf("%s, observed: %t: the call needs the body, after %+v", target, observe, result.Decision)
+			}
+		}
+	}
+}
