@@ -733,13 +733,15 @@ func (c *Call) onEnd(last *Response) (s Step) {
 	return s
 }
 
-// fail holds the lock of a call in which a fault occurred: nothing is known of its state.
+// fail holds the lock of a call in which a fault occurred: nothing is known of its state. A lock that is
+// still waited for is released, and what may have been created is a doubt at the end.
 func (c *Call) fail(e *Event) {
 	lease := c.lease
 	if e.Kind == Granted && e.Grant.Lease != nil {
 		lease = e.Grant.Lease
 	}
-	c.stage, c.bracket.state, c.NeedsLock = atRefusal, closed, false // what may have been created is a doubt at the end
+	c.onBracket(ended, OutcomeUnknown)
+	c.stage, c.NeedsLock, c.mayCreate = atRefusal, false, c.mayHaveCreated()
 	if lease != nil {
 		lease.Hold("a fault in ordergate")
 	}
