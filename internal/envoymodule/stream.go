@@ -333,6 +333,7 @@ func (s *Stream) complete() {
 		return
 	}
 	s.completed = true
+	defer s.mail.close() // after a fault, too
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -346,7 +347,6 @@ func (s *Stream) complete() {
 		}
 		s.report(end)
 	}
-	s.mail.close()
 }
 
 // onFault returns the step after a fault of ordergate.

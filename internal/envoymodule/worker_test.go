@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -475,3 +476,21 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
+
+// TestFaultAtTheEnd has a fault occur at the end of a stream, of which Envoy's side goes then.
+func TestFaultAtTheEnd(t *testing.T) {
+	b := newBench(t, Options{})
+	g := b.gate(http.StatusConflict)
+	g.LogDecisionsTo(faultyLog{})
+	b.adapter.Use(g)
+	e, _ := b.request("POST", "/orders/42/settle")
+	b.lock.Grants <- nil
+	b.until("it goes on", func() bool { return e.continued == 1 })
+	b.worker.do(func() { e.attempts = 1 })
+	b.end(e)
+}
+
+// faultyLog is a decision log that causes a fault.
+type faultyLog struct{ gatetest.Decisions }
+
+func (faultyLog) Wants(int, gate.Action, gate.Verdict) bool { panic("a fault") }
