@@ -71,20 +71,24 @@ func (b *bench) respond(e *envoy, c *gatetest.Conversation, stage *gatetest.Stag
 	for _, h := range a.Header {
 		lines = append(lines, h[0], h[1])
 	}
+	var do Action
 	b.worker.do(func() {
 		e.details, e.attempts, e.mute = a.Details, a.Attempts, false
 		e.headers[Response] = headersOf(lines...)
-		e.on(ResponseHeaders, a.End == "headers")
+		do = e.on(ResponseHeaders, a.End == "headers")
 	})
 	if c.Lost == "within" && c.IsLocked() {
 		stage.Lock.Lose()
 	}
 	b.worker.do(func() {
 		for i, piece := range a.Pieces {
-			e.more(piece, a.End == "piece" && i == len(a.Pieces)-1)
+			do = e.more(piece, a.End == "piece" && i == len(a.Pieces)-1)
 		}
 		if a.End == "trailers" {
-			e.on(ResponseTrailers, true)
+			do = e.on(ResponseTrailers, true)
 		}
 	})
+	if a.End != "" && do == Wait { // the client takes the end
+		b.until("the answer goes on", func() bool { return e.response == 1 || e.stream == nil })
+	}
 }
