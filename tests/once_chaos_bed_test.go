@@ -149,6 +149,11 @@ func newChaosSite(t *testing.T, bed *bedtest.Bed, r *chaosRedis, backend string)
 			})
 		},
 	})
+	t.Cleanup(func() { // before the cables end: without Redis it goes on releasing locks for as long as --drain
+		if err := s.gate.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 
