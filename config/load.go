@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/viper"
 )
@@ -87,7 +88,8 @@ func readConfiguration(path string) ([]byte, error) {
 
 // readFile reads a file of at most limit bytes. Its errors do not name the file.
 func readFile(path string, limit int) ([]byte, error) {
-	f, err := os.Open(path)
+	// A pipe without a writer is empty. A reload that waited for one would let no other begin.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, withoutPath(err)
 	}

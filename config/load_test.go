@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,10 +278,15 @@ func TestUnreadableFileIsOneLine(t *testing.T) {
 	if err := os.WriteFile(big, make([]byte, maxFileSize+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, path, want string
 		is               error
 	}{
+		{"a pipe without a writer", pipe, pipe + ":1: the file is empty", nil},
 		{"missing", "testdata/none.yaml", "reading configuration testdata/none.yaml: no such file or directory", os.ErrNotExist},
 		{"a directory", "testdata", "reading configuration testdata: is a directory", nil},
 		{"too large", big, "reading configuration " + big + ": the file is larger than 4194304 bytes", nil},
