@@ -146,10 +146,10 @@ type Redis struct {
 // TLS configures the client for TLS with Redis. The zero value trusts the system's authorities
 // and presents no certificate. The files are PEM.
 type TLS struct {
-	CA         string `mapstructure:"ca"`                             // authorities that sign the servers' certificates; default the system's
-	Cert       string `mapstructure:"cert"`                           // our certificate, with its chain up to an authority; needs Key
-	Key        string `mapstructure:"key"`                            // its private key
-	ServerName string `mapstructure:"server_name" form:"server_name"` // expected in the servers' certificates; default the host of each address
+	CA         string `mapstructure:"ca"`                               // authorities that sign the servers' certificates; default the system's
+	Cert       string `mapstructure:"cert" with:"key, its private key"` // our certificate, with its chain up to an authority; needs Key
+	Key        string `mapstructure:"key" with:"cert, the certificate"` // its private key
+	ServerName string `mapstructure:"server_name" form:"server_name"`   // expected in the servers' certificates; default the host of each address
 }
 
 // Lock kinds and formats.

@@ -19,6 +19,7 @@ import (
 //	only          what the key is for: words of another key, kind=mysql,postgres, or other keys,
 //	              one of which is given: json form
 //	not           a key that excludes this one
+//	with          a key that this one needs, and what that is: key, its private key
 //	form          what a text is, by itself, in a list or as keys, see [forms]; headers and lower
 //	              (a media type) become lower case
 //	of            the section that has an entry of this name
@@ -42,6 +43,7 @@ type declaration struct {
 	was       map[string]string
 	only      []condition // one of which must hold
 	not, need string
+	with      []string // the key, and what it is; nil: none
 	form      string
 	looks     form
 	of        string
@@ -82,6 +84,9 @@ func (d *document) keysOf(t reflect.Type) []*declaration {
 		k := &declaration{key: key, field: f, not: f.Tag.Get("not"), need: f.Tag.Get("need"), form: f.Tag.Get("form"), change: strings.TrimSuffix(f.Tag.Get("change"), asSet), aliases: make(map[string]string), was: make(map[string]string)}
 		if _, known := forms[k.form]; !known && k.form != "" {
 			panic(t.Name() + "." + f.Name + ": form " + k.form)
+		}
+		if with := f.Tag.Get("with"); with != "" {
+			k.with = strings.SplitN(with, ", ", 2)
 		}
 		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
 		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {

@@ -210,11 +210,11 @@ type Settle struct {
 	// MaxInFlightPerClient bounds those of one client; 1 to MaxInFlight, default half. It shrinks
 	// as more are in flight: see docs/locks.md.
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
-	// BackendWorkers is how many calls the backend works on at once. Goes with BackendTimeout: with
-	// both, a hold that may be too short is refused.
-	BackendWorkers int `mapstructure:"backend_workers" min:"1" max:"100000"`
+	// BackendWorkers is how many calls the backend works on at once. With BackendTimeout, a hold that may
+	// be too short is refused.
+	BackendWorkers int `mapstructure:"backend_workers" with:"backend_timeout, the longest time that the backend works on one call" min:"1" max:"100000"`
 	// BackendTimeout is the backend's longest time for one call.
-	BackendTimeout time.Duration `mapstructure:"backend_timeout" min:"1ms" max:"24h"`
+	BackendTimeout time.Duration `mapstructure:"backend_timeout" with:"backend_workers, the number of calls that the backend works on at once" min:"1ms" max:"24h"`
 }
 
 // Limit bounds how many calls with the same second ID run at once: that of a merchant, for

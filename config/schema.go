@@ -58,6 +58,7 @@ func (b *schemaBuilder) object(t reflect.Type) schema {
 	properties := make(schema)
 	s := objectOf(properties)
 	var rules []schema
+	pairs := make(schema)
 	for _, k := range b.keysOf(t) {
 		p := b.value(k.field.Type)
 		if _, isRef := p["$ref"]; !isRef {
@@ -71,12 +72,18 @@ func (b *schemaBuilder) object(t reflect.Type) schema {
 		if len(k.only) > 0 {
 			rules = append(rules, b.only(t, k))
 		}
+		if k.with != nil {
+			pairs[k.key] = k.with[:1]
+		}
 		if k.not != "" {
 			rules = append(rules, schema{"not": schema{"required": []string{k.key, k.not}}})
 		}
 	}
 	if len(rules) > 0 {
 		s["allOf"] = rules
+	}
+	if len(pairs) > 0 {
+		s["dependentRequired"] = pairs
 	}
 	if text, _, _ := strings.Cut(b.comments[t.Name()], "\n\n"); text != "" {
 		s["description"] = strings.Join(strings.Fields(text), " ")

@@ -65,7 +65,7 @@ func textKeys(n *yaml.Node) {
 var ofOneKey = []string{
 	"unknown key", "is out of range: ", " is not one of ", " has no unit", " it has to be ", "is not a whole number",
 	"is not a number such", "is not true or false", "is not a duration", " is not a mode", "is no name: ", " only: set ",
-	"excludes token_file", "excludes password_file", "excludes dsn_file", "excludes secret_file", "excludes up_to",
+	"excludes token_file", "excludes password_file", "excludes dsn_file", "excludes secret_file", "excludes up_to", ": goes with ",
 }
 
 // TestSchemaOfFiles validates every configuration of the repository.

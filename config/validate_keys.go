@@ -30,6 +30,8 @@ func (v *validator) keys(path string, s reflect.Value) {
 			misplaced = append(misplaced, at)
 			v.reject(at, "excludes %s: give one of the two", k.not)
 		case k.need != "" && !v.required(path, k.key, !isEmpty(f) || given && k.least.IsValid(), k.need):
+		case k.with != nil && (given || !f.IsZero()) && !v.has(path, s, k.with[0]):
+			v.reject(at, "goes with %s", strings.Join(k.with, ", "))
 		case !given && (v.file != "" || f.IsZero()):
 		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
 			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")

@@ -206,7 +206,6 @@ func (v *validator) redis(r *Redis) {
 		if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") && r.TLS != nil {
 			v.reject(path+".tls", "is not for a socket: remove it, or give host:port in addresses")
 		}
-		v.tls(path+".tls", r.TLS)
 	}
 }
 
@@ -231,14 +230,5 @@ func (v *validator) login(path, user, password, name, secret string) {
 	if name != "" && secret == "" {
 		keys := []string{password + "_file", password + "_env"}
 		v.rejectMissing(path, keys, "%s needs a password: give %s or %s", user, keys[0], keys[1])
-	}
-}
-
-func (v *validator) tls(path string, t *TLS) {
-	if t == nil {
-		return
-	}
-	if (t.Cert == "") != (t.Key == "") {
-		v.rejectMissing(path, []string{"cert", "key"}, "has one of cert and key: give both, or neither")
 	}
 }

@@ -61,8 +61,8 @@ func TestTopologies(t *testing.T) {
 		{"TLS", `{tls: {}}`, nil},
 		{"TLS by address", `{tls: {server_name: "10.0.0.1"}}`, nil},
 		{"TLS by no name", `{tls: {server_name: "https://a"}}`, []string{`redis.tls.server_name: "https://a" is neither a host name nor an IP address`}},
-		{"a certificate without a key", `{tls: {cert: a.pem}}`, []string{`redis.tls: has one of cert and key: give both, or neither`}},
-		{"a key without a certificate", `{tls: {key: a.pem}}`, []string{`redis.tls: has one of cert and key: give both, or neither`}},
+		{"a certificate without a key", `{tls: {cert: a.pem}}`, []string{`redis.tls.cert: goes with key, its private key`}},
+		{"a key without a certificate", `{tls: {key: a.pem}}`, []string{`redis.tls.key: goes with cert, the certificate`}},
 		{"a key that is no text", `{tls: {cert: a.pem, key: 1}}`, []string{`redis.tls.key: is a number: it has to be text, in quotes`}},
 		{"TLS on a socket", `{addresses: [unix:/run/s.sock], tls: {}}`, []string{`redis.tls: is not for a socket: remove it, or give host:port in addresses`}},
 	} {

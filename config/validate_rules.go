@@ -99,19 +99,8 @@ func (v *validator) settle(path string, r *Rule) {
 // holdCoversInFlight checks that a hold lasts longer than the backend needs for all calls in
 // flight. It needs backend_workers and backend_timeout.
 func (v *validator) holdCoversInFlight(path string, s *Settle) {
-	workers, timeout := path+".backend_workers", path+".backend_timeout"
-	switch {
-	case !v.given(workers) && !v.given(timeout):
-		return
-	case !v.given(timeout):
-		v.reject(workers, "goes with backend_timeout, the longest time that the backend works on one call")
-		return
-	case !v.given(workers):
-		v.reject(timeout, "goes with backend_workers, the number of calls that the backend works on at once")
-		return
-	}
 	l, known := v.config.Locks[s.Lock]
-	if v.unusable(workers) || v.unusable(timeout) || s.BackendWorkers < 1 || s.BackendTimeout <= 0 || !known {
+	if v.unusable(path+".backend_workers") || v.unusable(path+".backend_timeout") || s.BackendWorkers < 1 || s.BackendTimeout <= 0 || !known {
 		return
 	}
 	rounds := (s.MaxInFlight + s.BackendWorkers - 1) / s.BackendWorkers

@@ -33,7 +33,6 @@ func (v *validator) feed(path, name string, s Source) {
 	}
 	v.partColumns(path, name, s)
 	v.login(path, "username", "password", s.Username, string(s.Password)+s.PasswordFile+s.PasswordEnv)
-	v.tls(path+".tls", s.TLS)
 }
 
 func (v *validator) table(path, name string, s Source) {

@@ -175,7 +175,7 @@ func TestFeeds(t *testing.T) {
 		{"no login", feed(", username: u"), []string{": username needs a password: give password_file or password_env"}},
 		{"a login of nobody", feed(", password_env: P"), []string{".password_env: is for username only: set it, or remove this"}},
 		{"a key of tables", feed(", cursor_column: a"), []string{".cursor_column: is for kinds mysql and postgres only: set one of them, or remove this"}},
-		{"half a certificate", feed(", tls: {cert: a}"), []string{".tls: has one of cert and key: give both, or neither"}},
+		{"half a certificate", feed(", tls: {cert: a}"), []string{".tls.cert: goes with key, its private key"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var want []string
