@@ -172,7 +172,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if sealed {
 		pass.hiddenPath = req.Target
 	}
-	a.gate.Arrived(call.Decision.Rule, &req, sealed)
+	a.gate.Arrived(call.Decision.Rule, &req, sealed || off)
 	if !sealed && !off && s.opts.Seal != nil && call.NeedsAnswer && !call.Observed() {
 		s.checkAuthz(a.gate, call.Rule())
 	}

@@ -41,10 +41,10 @@ func (g *Gate) attachment(rule int, req *order.Request) *attachment {
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// Arrived reports that a request of the rule has reached ext_proc. One that is not sealed has not
-// passed ext_authz before, unless the rule only observes.
-func (g *Gate) Arrived(rule int, req *order.Request, sealed bool) {
-	if rule < 0 || !sealed && !g.policies[rule].Observe {
+// Arrived reports that a request of the rule has reached ext_proc, rightly if it is sealed or ext_authz is
+// off for it. Another one has not passed ext_authz before, unless the rule only observes.
+func (g *Gate) Arrived(rule int, req *order.Request, rightly bool) {
+	if rule < 0 || !rightly && !g.policies[rule].Observe {
 		return
 	}
 	a := g.attachment(rule, req)
