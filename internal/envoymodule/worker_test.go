@@ -494,3 +494,18 @@ func TestFaultAtTheEnd(t *testing.T) {
 type faultyLog struct{ gatetest.Decisions }
 
 func (faultyLog) Wants(int, gate.Action, gate.Verdict) bool { panic("a fault") }
+
+// TestTasksAfterTheEnd has a task post another one: what it begins may end at once.
+func TestTasksAfterTheEnd(t *testing.T) {
+	var m mailbox
+	m.close()
+	ran := ""
+	m.post(func() Step {
+		m.post(func() Step { ran += "then"; return Step{} })
+		ran += "first "
+		return Step{}
+	})
+	if ran != "first then" {
+		t.Errorf("ran %q", ran)
+	}
+}

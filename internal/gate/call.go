@@ -709,8 +709,8 @@ func (c *Call) onEnd(last *Response) (s Step) {
 		return Step{}
 	}
 	c.stage = atEnd
-	if stage == atLearn && c.stores() {
-		s.Work = Store
+	if stage == atLearn && c.bracket.state == done { // until the order is known, the lock keeps another create of it away
+		s.Metadata = c.news()
 		return s
 	}
 	if last != nil && c.NeedsLock && !c.isAnswered {

@@ -119,10 +119,16 @@ func (c *Call) onLearned(l *learned) Step {
 	}
 	c.noteUnlearned(l.err)
 	c.logCreate()
-	if c.stage != atLearn {
-		return Step{}
+	switch {
+	case c.stage == atLearn:
+		return c.pass()
+	case c.stage != atEnd || c.bracket.state != done:
+	case c.stores():
+		return Step{Work: Store}
+	default:
+		c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	}
-	return c.pass()
+	return Step{}
 }
 
 func (c *Call) noteUnlearned(err error) {

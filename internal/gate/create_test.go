@@ -389,7 +389,8 @@ func newLockedCreate(t *testing.T, filter *gatetest.Filter) (*gate.Call, *gatete
 }
 
 // TestEndWhileLearning has the stream end, or the lease reach its maximum, while an answer that has come to
-// its end waits until its order is known: the backend is done.
+// its end waits until its order is known: the backend is done. The lock is released only then: before, the
+// same create would pass once more, if its client left and tries again.
 func TestEndWhileLearning(t *testing.T) {
 	filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
 	c, lock, req := newLockedCreate(t, filter)
@@ -402,6 +403,11 @@ func TestEndWhileLearning(t *testing.T) {
 	}
 	if lost := c.On(gate.Event{Kind: gate.LeaseLost}); lost.Do != gate.Nothing {
 		t.Errorf("the call is ended: %+v", lost)
+	}
+	filter.OnLearn = func(string) {
+		if locked := lock.Journal.Short(); locked != "acquire 7" {
+			t.Errorf("before the order is known, the lock: %s", locked)
+		}
 	}
 	gatetest.End(c)
 	gatetest.Work(t.Context(), c, step)
