@@ -280,6 +280,16 @@ func TestCreate(t *testing.T) {
 			s.say(body(`{"id": 42}`))
 		}
 	})
+	t.Run("Envoy shows no headers", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		s.say(body(`{"id": 42}`))
+		if did := b.did.Short(); did != "learn 42" {
+			t.Errorf("did %q before the answer goes on", did)
+		}
+		s.wantEnd()
+	})
 	t.Run("Envoy answers", func(t *testing.T) {
 		b := newBed(t)
 		s := b.open()

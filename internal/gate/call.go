@@ -577,6 +577,7 @@ func (c *Call) onResponseBody(e *Event) Step {
 	if last || e.End { // Envoy may report the end too late
 		c.endAnswer()
 	}
+	c.beginUnseen()
 	switch c.stage {
 	case atCollect:
 		if c.body = append(c.body, e.Body...); e.End || e.Cut || len(c.body) > maxAnswer {
@@ -587,6 +588,13 @@ func (c *Call) onResponseBody(e *Event) Step {
 		return Step{Do: Wait}
 	}
 	return c.pass()
+}
+
+// beginUnseen has the answer to a create collected although Envoy has not shown its headers.
+func (c *Call) beginUnseen() {
+	if c.stage == atBackend && c.mayHaveCreated() {
+		c.stage = atCollect
+	}
 }
 
 // maxAnswer bounds the part of an answer that is collected, in bytes. It is Envoy's default buffer size.
@@ -602,6 +610,7 @@ func (c *Call) onResponseTrailers(grpcStatus string) Step {
 	if c.once != nil && !c.once.decided {
 		c.once.unfit = "it ends in trailers"
 	}
+	c.beginUnseen()
 	switch c.stage {
 	case atCollect:
 		return c.collected(true, nil)
