@@ -499,7 +499,9 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	switch c.stage {
 	case atBody:
 		return c.onUnseenBody(r, unseen)
-	case atLearn, atStore: // an answer of Envoy's own, behind another one
+	case atCollect: // an answer of Envoy's own, in place of the one that is collected
+		return c.collected(false, errPartial)
+	case atLearn, atStore: // likewise
 		return Step{Do: Wait}
 	case atRefusal, atEnd:
 		if !c.NeedsLock {

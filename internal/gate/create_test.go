@@ -445,3 +445,16 @@ func TestFaultWhileLearning(t *testing.T) {
 		t.Errorf("did %q: %v", did(filter), err)
 	}
 }
+
+// TestAnswerInPlaceOfAnother has Envoy answer by itself while it collects the backend's answer: whatever
+// that says, the backend may have created an order.
+func TestAnswerInPlaceOfAnother(t *testing.T) {
+	c, filter := newCreate(t, inBody, "/orders")
+	if step := gatetest.Answer(c, &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}); step.Do != gate.ReadResponse {
+		t.Fatalf("step %+v", step)
+	}
+	step := gatetest.Answer(c, &gate.Response{Status: 500, Details: "direct_response", Attempts: 1, Ended: true})
+	if err := learned(t, c, step); err == nil || did(filter) != "incomplete, abandoned" {
+		t.Errorf("did %q: %v", did(filter), err)
+	}
+}
