@@ -84,7 +84,7 @@ func (b *bloom) add(shard int, ids []string) ([]*call, error) {
 	}, failed: inserting}}, nil
 }
 
-// inserting names the errors of BF.INSERT.
+// inserting names the errors of BF.INSERT. On Valkey, they end the script that has it.
 func inserting(err error) error {
 	switch text := strings.ToLower(err.Error()); {
 	case strings.Contains(text, "filter is full"):
@@ -112,7 +112,7 @@ func (b *bloom) markCall(script *redisbatch.Script, shard int, items []string, r
 	for i := range items {
 		args = append(args, &items[i])
 	}
-	return &call{script: script, keys: b.keys(shard), args: args, shard: shard, read: read}
+	return &call{script: script, keys: b.keys(shard), args: args, shard: shard, read: read, failed: inserting}
 }
 
 // trait is a parameter of a filter, which it has as items in it: a server does not
