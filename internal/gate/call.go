@@ -511,14 +511,15 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	if c.watchedID != "" {
 		return c.onLookedUp(r)
 	}
-	if c.NeedsLock && !c.isAnswered {
+	first := !c.isAnswered
+	if c.NeedsLock && first {
 		c.onAnswer(r)
 	}
 	c.isAnswered = true
 	if r.Ended || c.once != nil && c.once.length == 0 { // a client takes it for complete
 		c.endAnswer()
 	}
-	if c.mayHaveCreated() {
+	if first && c.mayHaveCreated() { // a later answer is Envoy's own, and says nothing about the first
 		if s := c.onCreated(r, unseen); s.Do != PassResponse {
 			return s
 		}
