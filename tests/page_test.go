@@ -23,7 +23,10 @@ import (
 func TestPage(t *testing.T) {
 	t.Parallel()
 	backend := newBackend(t)
-	s := newStack(t, settings{backend: backend.addr(), orders: 1000, gate: both(withToken(t), edit(t, "wait: {tries: 3, every: 100ms}", "wait: {up_to: 25s}"))})
+	s := newStack(t, settings{
+		backend: backend.addr(), orders: 1000, gate: both(withToken(t), edit(t, "wait: {tries: 3, every: 100ms}", "wait: {up_to: 45s}")),
+		envoy: both(patiently(t), edit(t, "cluster: backend-writes, timeout: 30s", "cluster: backend-writes, timeout: 55s")),
+	})
 	ctx, leave := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	defer clients.Wait()
