@@ -9,15 +9,17 @@ import (
 	rbacfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 
 	"github.com/ordergate/ordergate/internal/attach"
+	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// What makes up for ext_authz where it is off: see gate.AuthzOff.
-const (
-	authzKey, authzOff = "x-ordergate-authz", "off"
-	guardName          = "ordergate.guard" // of the filter, and of the metadata that it looks for
-	guardField         = "seen"
+// What makes up for ext_authz where it is off: see [gate.AuthzOff].
+var (
+	authzKey, authzOff = gate.AuthzOff[0], gate.AuthzOff[1]
 	tellOff            = "initial_metadata: [{ key: " + authzKey + ", value: \"" + authzOff + "\" }]"
 )
+
+// guardName is that of the filter, and of the metadata that it looks for.
+const guardName = gate.GuardNamespace
 
 // oneFilter checks a route on which ext_authz is off, or ext_proc takes it to be.
 func (c *check) oneFilter(where, request string, ch *chain, n *attach.Need, r reached) {
@@ -96,6 +98,6 @@ func isSeen(p *rbacv3.Permission) bool {
 	if m == nil {
 		m = p.GetMetadata() //nolint:staticcheck // of older Envoys
 	}
-	return m.GetFilter() == guardName && len(m.GetPath()) == 1 && m.GetPath()[0].GetKey() == guardField && !m.GetInvert() && m.GetValue().GetBoolMatch() &&
+	return m.GetFilter() == guardName && len(m.GetPath()) == 1 && m.GetPath()[0].GetKey() == gate.GuardField && !m.GetInvert() && m.GetValue().GetBoolMatch() &&
 		p.GetSourcedMetadata().GetMetadataSource() == rbacv3.MetadataSource_DYNAMIC
 }
