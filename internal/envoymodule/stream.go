@@ -69,22 +69,12 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 		return s.requestBody(end)
 	case RequestTrailers:
 		return s.requestTrailers()
-	case ResponseHeaders:
-		s.answered = true
+	case ResponseHeaders, ResponseBody, ResponseTrailers:
+		s.answered = s.answered || e == ResponseHeaders
 		if s.call == nil {
 			return Step{Do: PassResponse}
 		}
-		return s.report(gate.Event{Kind: gate.ResponseHeaders, Response: answer(s.envoy, s.envoy.Headers(Response), end)})
-	case ResponseBody:
-		if s.call == nil {
-			return Step{Do: PassResponse}
-		}
-		return s.report(gate.Event{Kind: gate.ResponseBody, Body: s.answerBody(), End: end})
-	case ResponseTrailers:
-		if s.call == nil {
-			return Step{Do: PassResponse}
-		}
-		return s.report(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: gate.GRPCStatusIn(s.envoy.Headers(ResponseTrailer))})
+		return s.report(s.response(e, end))
 	case Woken:
 		if task := s.mail.next(); task != nil {
 			return task()
@@ -93,6 +83,18 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 		s.complete()
 	}
 	return Step{}
+}
+
+// response returns the call's event for one of the answer.
+func (s *Stream) response(e Event, end bool) gate.Event {
+	switch e {
+	case ResponseHeaders:
+		return gate.Event{Kind: gate.ResponseHeaders, Response: answer(s.envoy, s.envoy.Headers(Response), end)}
+	case ResponseBody:
+		return gate.Event{Kind: gate.ResponseBody, Body: s.answerBody(), End: end}
+	default:
+		return gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: gate.GRPCStatusIn(s.envoy.Headers(ResponseTrailer))}
+	}
 }
 
 // answerBody returns the newest piece of the answer's body, in Envoy's memory if it is in one piece, and
@@ -327,7 +329,7 @@ func (s *Stream) refuse(r *Reply) Step {
 	return Step{Do: Refuse, Reply: r}
 }
 
-// complete handles the end of the stream, for whatever reason.
+// complete handles the end of the stream, which may have any reason.
 func (s *Stream) complete() {
 	if s.completed {
 		return

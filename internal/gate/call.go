@@ -56,7 +56,6 @@ type Call struct {
 	mayCreate       bool     // a create may have made an order that is not learned yet
 	forwarded       bool     // of a call with a lock: the backend may have the request
 	isAnswered      bool     // the headers of an answer have arrived
-	answerEnded     bool     // all of the answer has arrived, for a client
 	body            []byte   // of the answer, while it is collected
 	answer          Response // the answer to a create, as far as it has arrived
 	grpcAnswer      bool     // the answer is gRPC's
@@ -338,12 +337,8 @@ func (c *Call) refuse(a *Answer) Step {
 }
 
 func (c *Call) onRequestBody(req *order.Request) Step {
-	switch c.stage {
-	case atBody:
-	case atScreen, atLock:
-		return Step{Do: Wait}
-	default:
-		return Step{Do: PassRequest}
+	if c.stage != atBody {
+		return c.restOfRequest()
 	}
 	*c = *c.withBody(req)
 	if c.asksByBody() {
@@ -353,15 +348,19 @@ func (c *Call) onRequestBody(req *order.Request) Step {
 	return c.begin()
 }
 
+// restOfRequest is the step for a part of a request that the call has not asked for.
+func (c *Call) restOfRequest() Step {
+	if c.stage == atScreen || c.stage == atLock {
+		return Step{Do: Wait}
+	}
+	return Step{Do: PassRequest}
+}
+
 // onRequestTrailers refuses a request that ended in trailers, without the body that the call needs: Envoy
 // lets an adapter restore a hidden path only with a body.
 func (c *Call) onRequestTrailers() Step {
-	switch c.stage {
-	case atBody:
-	case atScreen, atLock:
-		return Step{Do: Wait}
-	default:
-		return Step{Do: PassRequest}
+	if c.stage != atBody {
+		return c.restOfRequest()
 	}
 	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
@@ -551,24 +550,21 @@ func (c *Call) onAnswer(r *Response) {
 // Envoy's own answer, to a request that it dropped before the body arrived. Then nothing
 // happened. Otherwise Envoy forwarded the request as it was: a create is learned, and the answer to a
 // settlement is refused, because no lock protected it.
-func (c *Call) onUnseenBody(r *Response, unseen bool) (s Step) {
+func (c *Call) onUnseenBody(r *Response, unseen bool) Step {
 	c.stage, c.isAnswered = atAnswer, true
+	s := Step{Do: PassResponse, Done: true}
 	switch {
 	case !r.forwarded():
 		c.mayCreate = false
-		return Step{Do: PassResponse, Done: true}
+		return s
 	case c.NeedsAnswer && c.policy.Create != nil:
 		if s = c.onCreated(r, unseen); s.Do == PassResponse {
 			s = c.pass()
 		}
-	case c.NeedsAnswer && c.policy.HasLock() && !c.policy.Observe:
-		c.decide(VerdictUnlocked)
-		s = c.refuse(nil)
 	case c.NeedsAnswer && c.policy.HasLock():
-		c.decide(VerdictUnlocked)
-		fallthrough
-	default:
-		s = Step{Do: PassResponse, Done: true}
+		if c.decide(VerdictUnlocked); !c.policy.Observe {
+			s = c.refuse(nil)
+		}
 	}
 	s.Unlocked = true
 	return s
@@ -658,13 +654,9 @@ func (c *Call) pass() Step {
 	return Step{Do: PassResponse, Done: !c.NeedsLock, Metadata: c.news()}
 }
 
-// endAnswer handles that all of the answer has arrived, whatever it still waits for. An answer of gRPC counts
-// as cut off if its status does not prove that the backend has finished.
+// endAnswer handles that all of the answer has arrived. It may still wait before it is passed on. An answer
+// of gRPC counts as cut off if its status does not prove that the backend has finished.
 func (c *Call) endAnswer() {
-	c.answerEnded = true
-	if !c.NeedsLock {
-		return
-	}
 	if c.isUnfinished() {
 		c.grpcEnded = true
 		return
@@ -677,9 +669,6 @@ func (c *Call) endAnswer() {
 
 // stores reports, once, that something is stored of an answer that has ended.
 func (c *Call) stores() bool {
-	if !c.answerEnded || !c.NeedsLock {
-		return false
-	}
 	stores, why := c.finishOnce()
 	if why != "" {
 		c.gate.problems.notStored(c, why)
@@ -728,20 +717,25 @@ func (c *Call) onEnd(last *Response) (s Step) {
 	if last != nil && c.NeedsLock && !c.isAnswered {
 		c.onAnswer(last)
 	}
-	if c.bracket.isCutOff() && c.bracket.state == answered {
+	s.CutOff = c.bracket.isCutOff()
+	breaksOff := s.CutOff && c.bracket.state == answered
+	if breaksOff {
 		c.unknownReason = answerCutOff
 		if c.grpcEnded {
 			c.unknownReason = grpcReason(c.grpcStatus)
 		}
 	}
-	s.CutOff = c.bracket.isCutOff()
-	s.Unfinished = c.bracket.state == running || c.bracket.state == answered && s.CutOff || stage == atCollect && c.watchedID == ""
+	s.Unfinished = c.bracket.state == running || breaksOff || stage == atCollect && c.watchedID == ""
 	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	s.Metadata = c.news()
 	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded || stage == atBody && c.hidesPath() {
 		return s // the backend certainly has no such request
 	}
-	s.Work = c.learnAtEnd(stage).Work
+	if stage == atCollect {
+		s.Work = c.collected(false, errNoAnswer).Work
+	} else {
+		s.Work = c.learnUnanswered().Work
+	}
 	return s
 }
 

@@ -39,7 +39,7 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		c.logCreate()
 		return Step{Do: PassResponse}
 	case !r.mayBeFromBackend():
-		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, "", errNoAnswer) })
+		return c.learnUnanswered()
 	case !c.learnsBody() && !c.awaitsEnd(r):
 		text := c.textInHeader(r.Header)
 		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, text, nil) })
@@ -103,12 +103,8 @@ func (c *Call) learn(work func(context.Context) learned) Step {
 	return Step{Do: Wait, Work: LearnOrder}
 }
 
-// learnAtEnd has an order learned whose stream ended at a stage, by what has arrived of its answer.
-func (c *Call) learnAtEnd(s stage) Step {
-	if s == atCollect {
-		body := c.body
-		return c.learn(func(ctx context.Context) learned { return c.learnPart(ctx, body, errNoAnswer) })
-	}
+// learnUnanswered has a doubt made of a create without an answer of the backend.
+func (c *Call) learnUnanswered() Step {
 	return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, "", errNoAnswer) })
 }
 

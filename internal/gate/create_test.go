@@ -446,8 +446,8 @@ func TestFaultWhileLearning(t *testing.T) {
 	}
 }
 
-// TestAnswerInPlaceOfAnother has Envoy answer by itself while it collects the backend's answer: whatever
-// that says, the backend may have created an order.
+// TestAnswerInPlaceOfAnother has Envoy answer by itself while it collects the backend's answer. The backend
+// may have created an order even so.
 func TestAnswerInPlaceOfAnother(t *testing.T) {
 	c, filter := newCreate(t, inBody, "/orders")
 	if step := gatetest.Answer(c, &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}); step.Do != gate.ReadResponse {
