@@ -171,12 +171,8 @@ func TestCheckerAway(t *testing.T) {
 	bedtest.Check(t, server.Pause())
 	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer leave()
-	start := time.Now()
-	if err := checker.Check(ctx, open); !errors.Is(err, context.DeadlineExceeded) {
+	if err := checker.Check(ctx, open); !errors.Is(err, context.DeadlineExceeded) { // of the caller, not of Redis
 		t.Errorf("hanging: %v", err)
-	}
-	if took := time.Since(start); took > 800*time.Millisecond {
-		t.Errorf("the caller left after %v", took)
 	}
 	bedtest.Check(t, server.Resume())
 }

@@ -24,7 +24,7 @@ func TestIdle(t *testing.T) {
 	bedtest.Eventually(t, "three seconds pass", func() bool { return f.CaughtUpSince(began.Add(3 * time.Second)) })
 	caught := f.CaughtUpAt()
 	for i := 1; i < len(caught); i++ {
-		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
+		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > 2*time.Second {
 			t.Errorf("no report for %v", gap)
 		}
 	}
@@ -60,14 +60,14 @@ func TestPausedServer(t *testing.T) {
 	}
 	began := time.Now()
 	f.Stop()
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v to end", took)
 	}
 	f = start(t, b.options(), f.Last())
 	bedtest.Eventually(t, "it connects", func() bool { return time.Since(began) > 300*time.Millisecond })
 	began = time.Now()
 	f.Stop()
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %v to end while it connected", took)
 	}
 	if err := b.Resume(); err != nil {
