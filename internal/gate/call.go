@@ -515,10 +515,14 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 		c.onAnswer(r)
 	}
 	c.isAnswered = true
-	if r.Ended || c.once != nil && c.once.length == 0 { // a client takes it for complete
+	if !first { // a later answer is Envoy's own, and says nothing about the first
+		return c.pass()
+	}
+	r.Ended = r.Ended || c.once != nil && c.once.length == 0 // a client takes it for complete
+	if r.Ended {
 		c.endAnswer()
 	}
-	if first && c.mayHaveCreated() { // a later answer is Envoy's own, and says nothing about the first
+	if c.mayHaveCreated() {
 		if s := c.onCreated(r, unseen); s.Do != PassResponse {
 			return s
 		}
@@ -572,15 +576,16 @@ func (c *Call) onUnseenBody(r *Response, unseen bool) Step {
 
 // onResponseBody handles a piece of the answer's body.
 func (c *Call) onResponseBody(e *Event) Step {
-	last := c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body)
-	if last || e.End { // Envoy may report the end too late
+	// By its length, for Envoy may report the end too late.
+	end := c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body) || e.End
+	if end {
 		c.endAnswer()
 	}
 	c.beginUnseen()
 	switch c.stage {
 	case atCollect:
-		if c.body = append(c.body, e.Body...); e.End || e.Cut || len(c.body) > maxAnswer {
-			return c.collected(e.End, errPartial)
+		if c.body = append(c.body, e.Body...); end || e.Cut || len(c.body) > maxAnswer {
+			return c.collected(end, errPartial)
 		}
 		return Step{Do: Wait}
 	case atLearn, atStore:

@@ -3,6 +3,7 @@ package gate_test
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -413,6 +414,51 @@ func TestEndWhileLearning(t *testing.T) {
 	gatetest.Work(t.Context(), c, step)
 	if did, locked := did(filter), lock.Journal.Short(); did != "7" || locked != "acquire 7, release" {
 		t.Errorf("learned %q, the lock: %s", did, locked)
+	}
+}
+
+// TestEndByLength has the stream end after the last byte of an answer, by its Content-Length, of which
+// Envoy has not shown the end: the order is learned, and the answer stored, before the lock is released.
+func TestEndByLength(t *testing.T) {
+	for _, body := range []string{`{"id":7}`, ""} {
+		t.Run(body, func(t *testing.T) {
+			filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
+			keys := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+			g, err := gate.New([]gate.Policy{{
+				Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+				Create: &gate.Create{Filter: filter, Learn: inBody, Format: digits},
+				Once: &gate.Once{
+					Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: func(int) bool { return true },
+					Key: &gate.OnceKey{Lock: keys, Parts: []gate.OncePart{{Header: gate.HeaderIdempotencyKey}}},
+				},
+			}}, gatetest.Silent{}, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := g.Open(order.Request{
+				Method: "POST", Target: "/orders", Header: order.HeaderList{{gate.HeaderIdempotencyKey, "k"}}, BodyState: order.BodyComplete,
+			})
+			gatetest.Settle(t.Context(), c)
+			step := gatetest.Answer(c, &gate.Response{
+				Status: 201, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"content-length", strconv.Itoa(len(body))}},
+			})
+			if body != "" {
+				step = c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(body)})
+			}
+			if step.Work != gate.LearnOrder {
+				t.Fatalf("step %+v", step)
+			}
+			gatetest.End(c)
+			filter.OnLearn = func(string) {
+				if n := len(keys.Texts); n != 0 || strings.Contains(keys.Journal.Short(), "release") {
+					t.Errorf("before the order is known, %d answers are stored, the lock: %s", n, keys.Journal.Short())
+				}
+			}
+			gatetest.Work(t.Context(), c, gatetest.Work(t.Context(), c, step)) // learns, and then stores
+			if len(keys.Texts) != 1 || !strings.HasSuffix(keys.Journal.Short(), "release") {
+				t.Errorf("%d answers are stored, the lock: %s", len(keys.Texts), keys.Journal.Short())
+			}
+		})
 	}
 }
 
