@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -8,19 +9,13 @@ import (
 // rulesAreReached rejects a rule, or a method of it, if an earlier rule matches all of its
 // requests. A settlement behind such a rule would run without its lock.
 func (v *validator) rulesAreReached(rules []Rule) {
-	segments := make([][]string, len(rules)) // of the paths, in lower case
+	var before earlierPaths
 	for j := range rules {
 		r := &rules[j]
 		if r.Match.Path == "" {
 			continue
 		}
-		segments[j] = strings.Split(strings.ToLower(r.Match.Path), "/")
-		var earlier []int // rules that match all of the paths
-		for i, wide := range segments[:j] {
-			if takesAllPaths(wide, segments[j]) {
-				earlier = append(earlier, i)
-			}
-		}
+		earlier := before.add(strings.Split(strings.ToLower(r.Match.Path), "/"), j)
 		var taken []string // methods
 		var by []int       // the rules that match them
 		for _, method := range r.Match.Methods {
@@ -45,24 +40,62 @@ func (v *validator) rulesAreReached(rules []Rule) {
 				names[n] += " (" + rules[i].Name + ")"
 			}
 		}
-		before := strings.Join(names, " and ")
+		first := strings.Join(names, " and ")
 		if len(taken) == len(r.Match.Methods) {
-			v.reject(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", before)
+			v.reject(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", first)
 			continue
 		}
 		v.reject(rulePath(j)+".match.methods", "%s never reaches this rule: %s before it takes all such requests: put this rule first, or leave the method out",
-			strings.Join(taken, ", "), before)
+			strings.Join(taken, ", "), first)
 	}
 }
 
 func isVariable(segment string) bool { return strings.HasPrefix(segment, "{") }
 
-// takesAllPaths reports whether a path with the earlier segments matches each with the others, but for
-// the case of letters. A name stands for at least one byte.
-func takesAllPaths(earlier, segments []string) bool {
-	return slices.EqualFunc(earlier, segments, func(wide, narrow string) bool {
-		return wide == narrow || isVariable(wide) && narrow != ""
-	})
+// earlierPaths finds the rules whose paths match all of another's, but for the case of letters, among
+// any number of rules: many paths have their variables in the same places.
+type earlierPaths struct {
+	variables map[string][]bool // which segments are variables; by that, as a text
+	rules     map[string][]int  // by their paths, without the names of variables
+}
+
+// add adds the path of rule i, and returns the earlier ones that match all of its paths, in their order.
+func (e *earlierPaths) add(segments []string, i int) (earlier []int) {
+	if e.rules == nil {
+		e.variables, e.rules = make(map[string][]bool), make(map[string][]int)
+	}
+	for _, variable := range e.variables {
+		if path, fits := nameless(segments, variable); fits {
+			earlier = append(earlier, e.rules[path]...)
+		}
+	}
+	slices.Sort(earlier)
+	own := make([]bool, len(segments))
+	for s, segment := range segments {
+		own[s] = isVariable(segment)
+	}
+	e.variables[fmt.Sprint(own)] = own
+	path, _ := nameless(segments, own)
+	e.rules[path] = append(e.rules[path], i)
+	return earlier
+}
+
+// nameless returns a path with {} in the place of each segment that is a variable, if there may be
+// variables: each stands for at least one byte.
+func nameless(segments []string, variable []bool) (path string, fits bool) {
+	if len(segments) != len(variable) {
+		return "", false
+	}
+	replaced := slices.Clone(segments)
+	for s := range segments {
+		if variable[s] {
+			if segments[s] == "" {
+				return "", false
+			}
+			replaced[s] = "{}"
+		}
+	}
+	return strings.Join(replaced, "/"), true
 }
 
 // takesAll reports whether an earlier match selects every request with the method that m
