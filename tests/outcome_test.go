@@ -188,12 +188,9 @@ func TestAborts(t *testing.T) {
 // have come, false when the request failed.
 func (s *stack) inBackground(ctx context.Context, path string) <-chan bool {
 	done := make(chan bool, 1)
+	req, err := http.NewRequestWithContext(ctx, "POST", s.url+path, http.NoBody)
+	must(s.t, err)
 	go func() {
-		req, err := http.NewRequestWithContext(ctx, "POST", s.url+path, http.NoBody)
-		if err != nil {
-			done <- false
-			return
-		}
 		resp, err := client.Do(req)
 		if err == nil {
 			defer resp.Body.Close()
