@@ -33,7 +33,7 @@ import (
 
 // Options bounds the work of an [Adapter] for one call.
 type Options struct {
-	AnswerDelay time.Duration // the longest time for which the answer to a create is held
+	AnswerDelay time.Duration // the longest time for which the answer to a create is read, before its order is learned
 	// FailureModeAllow forwards every request that is not judged yet when a fault (a panic)
 	// of ordergate occurs. Without it only GET and HEAD are forwarded; the others get 503.
 	FailureModeAllow bool
@@ -122,7 +122,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 				return
 			}
 			a.logFault(requestHeaders.String(), v)
-			step = a.onFault(h)
+			step = a.onFault(e, h)
 		}
 	}()
 	d := a.current.Load()
@@ -140,7 +140,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	}
 	result := d.gate.TryScreen(h.request(nil, state))
 	if !result.NeedsBody && result.Pending == nil && !d.readsAnswer(&result.Decision) {
-		if step, opens := d.verdict(e, h, &result.Decision, 0); !opens {
+		if step, opens := d.carryOut(e, h, &result.Decision, 0); !opens {
 			if step.Do == Refuse {
 				a.reportRefused(d.gate, e, h, &result.Decision)
 			}
@@ -156,9 +156,9 @@ func (d *gateReplies) readsAnswer(decision *gate.Decision) bool {
 	return decision.Rule >= 0 && d.gate.Policies()[decision.Rule].ReadsAnswer(decision)
 }
 
-// verdict carries out a verdict. It does nothing and returns opens if the rule creates or
+// carryOut carries out a verdict. It leaves the request as it is and returns opens if the rule creates or
 // settles, and a call must be opened. It removes the first options of [gate.AnswerOptions].
-func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision, options int) (step Step, opens bool) {
+func (d *gateReplies) carryOut(e Envoy, h Headers, decision *gate.Decision, options int) (step Step, opens bool) {
 	if m, ok := d.gate.Metadata(decision); ok { // first: headers that are removed free their memory
 		e.Describe(&m)
 	}
@@ -204,13 +204,20 @@ func (a *Adapter) NotFound(e Envoy, watched uint32) {
 	}
 }
 
-// onFault decides about a request, without a lock, during which a fault occurred.
-func (a *Adapter) onFault(h Headers) Step {
+// onFault decides about a request that has not been forwarded when a fault occurs. None passes without its
+// lock, unless the fault is in the search for its rule.
+func (a *Adapter) onFault(e Envoy, h Headers) Step {
 	method := h.Get(":method")
-	if a.opts.FailureModeAllow || method == http.MethodGet || method == http.MethodHead {
+	if (a.opts.FailureModeAllow || method == http.MethodGet || method == http.MethodHead) && !a.mayLock(h) {
+		h.strip(e, stripUnruled, 0)
 		return Step{Do: PassRequest}
 	}
 	return Step{Do: Refuse, Reply: a.faultReplyTo(h)}
+}
+
+func (a *Adapter) mayLock(h Headers) bool {
+	defer func() { _ = recover() }()
+	return a.current.Load().gate.MayLock(h.request(nil, order.BodyUnseen))
 }
 
 // faultReplyTo returns the answer to a request during which a fault occurred.
@@ -223,8 +230,7 @@ func (a *Adapter) faultReplyTo(h Headers) *Reply {
 	return a.faultReply
 }
 
-// Close waits for the work that remains after streams have ended: releasing locks, learning
-// orders. It blocks for the given time at most, and then cancels what is left; those leases
+// Close waits for the work that remains after streams have ended: lookups, and learning orders. It blocks for the given time at most, and then cancels what is left; those leases
 // expire. No stream may begin meanwhile.
 func (a *Adapter) Close(within time.Duration) {
 	timer := time.AfterFunc(within, a.cancel)

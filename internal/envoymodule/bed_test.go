@@ -242,6 +242,11 @@ func (b *bench) gate(busy int) *gate.Gate {
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
+		{
+			Rule:   order.Rule{Name: "create-again", Methods: []string{"POST"}, Path: "/orders/{id}/again", IDs: path},
+			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+			Settle: settle,
+		},
 	}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		b.t.Fatal(err)

@@ -33,11 +33,11 @@ type Stream struct {
 	body      []byte // of the request, as far as it was read
 	bodyState order.BodyState
 	rule      order.Found // of a request whose body it reads
-	settles   bool        // its rule does
 	answered  bool        // the response's headers have arrived, or ordergate has answered
 	completed bool
 	call      *gate.Call // nil: none
 	done      bool       // no later event matters to the call
+	held      bool       // Envoy holds the answer back, until a step passes it
 	timer     *time.Timer
 	learning  *delayedAnswer // nil: no answer waits until an order is known
 	proof     *proof         // nil: none, or it is finished
@@ -130,14 +130,17 @@ func (s *Stream) report(e gate.Event) Step {
 	case gate.PassRequest:
 		return s.forward(&step)
 	case gate.PassResponse:
+		s.held = false
 		return Step{Do: PassResponse}
 	case gate.ReadResponse:
+		s.held = true
 		s.startTimer()
 		return Step{Do: Read}
 	case gate.Wait:
 		if s.stage == reading {
 			s.stage = waiting
 		}
+		s.held = s.answered
 		return Step{Do: Wait}
 	case gate.Refuse:
 		if step.Answer != nil {
@@ -255,7 +258,6 @@ func (s *Stream) onResult(h Headers, result *gate.TryResult) Step {
 		return Step{Do: Read}
 	case result.Pending != nil:
 		s.stage = waiting
-		s.settles = s.replies.gate.Policies()[result.Decision.Rule].HasLock()
 		s.resolve(*result)
 		return Step{Do: Wait}
 	}
@@ -295,20 +297,19 @@ func (s *Stream) onDecision(h Headers, result *gate.TryResult) Step {
 			s.call, options = call, call.On(gate.Event{Kind: gate.Opened}).Options
 		}
 	}
-	step, opens := s.replies.verdict(s.envoy, h, d, options)
+	step, opens := s.replies.carryOut(s.envoy, h, d, options)
 	if opens {
-		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
 		if s.call = result.Open(h.request(s.body, s.bodyState)); s.call.NeedsLock {
 			s.call.SetClient(s.envoy.Client())
 		}
 		s.body = nil
 		return s.report(gate.Event{Kind: gate.Opened})
 	}
-	s.stage = passed
 	if step.Do == Refuse {
-		s.stage, s.answered = refused, true
 		s.adapter.reportRefused(s.replies.gate, s.envoy, h, d)
+		return s.refuse(step.Reply)
 	}
+	s.stage = passed
 	if s.call != nil {
 		step.WatchNotFound = 0
 	}
@@ -325,7 +326,7 @@ func storedReply(a *gate.Answer) *Reply {
 }
 
 func (s *Stream) refuse(r *Reply) Step {
-	s.stage, s.answered = refused, true
+	s.stage, s.answered, s.held = refused, true, false
 	return Step{Do: Refuse, Reply: r}
 }
 
@@ -356,25 +357,24 @@ func (s *Stream) onFault(at Event, v any) Step {
 	s.adapter.logFault(at.String(), v)
 	switch {
 	case at == Complete:
+		if s.call != nil { // for the doubt about what it may have created
+			defer s.recoverFault()
+			s.report(gate.Event{Kind: gate.StreamEnded})
+		}
 		return Step{}
-	case at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
+	case s.held, at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
+		s.held = false
 		return Step{Do: PassResponse}
-	case !s.answered && s.stage == passed && s.settles:
-		return Step{Do: PassRequest}
 	}
 	return s.replyToFault()
 }
 
-// replyToFault refuses or forwards a request during which a fault occurred.
+// replyToFault refuses or forwards a request during which a fault occurred, unless it has gone on.
 func (s *Stream) replyToFault() Step {
-	if s.answered || s.completed {
+	if s.answered || s.completed || s.stage == passed {
 		return Step{}
 	}
-	h := s.envoy.Headers(Request)
-	step := Step{Do: Refuse, Reply: s.adapter.faultReplyTo(h)}
-	if !s.settles { // a settlement is never forwarded without its lock
-		step = s.adapter.onFault(h)
-	}
+	step := s.adapter.onFault(s.envoy, s.envoy.Headers(Request))
 	if step.Do == Refuse {
 		return s.refuse(step.Reply)
 	}

@@ -460,6 +460,8 @@ func TestFaults(t *testing.T) {
 		{"where a lookup asks", "GET", "/orders/66", false, 0},
 		{"where the lookup of a settlement asks", "GET", "/orders/66/confirm", false, 503},
 		{"where the lookup of a settlement asks, allowed", "GET", "/orders/66/confirm", true, 503},
+		{"in the lookup of a settlement", "GET", "/orders/13/confirm", false, 503},
+		{"in the lookup of a settlement, allowed", "GET", "/orders/13/confirm", true, 503},
 		{"in a settlement", "POST", "/orders/42/settle", false, 503},
 		{"in a settlement, allowed", "POST", "/orders/42/settle", true, 503}, // never without its lock
 	} {
@@ -469,6 +471,9 @@ func TestFaults(t *testing.T) {
 			e, do := b.request(tc.method, tc.path)
 			if tc.answer == 0 {
 				b.until("it passes", func() bool { return do == PassRequest || e.continued == 1 })
+				if forged := e.headers[Request].Get(gate.HeaderFence); forged != "" {
+					t.Errorf("the client's fence %s passes", forged)
+				}
 			} else {
 				b.until("it is answered", func() bool { return e.answer == tc.answer && e.why == "ordergate_fault" })
 			}
@@ -483,10 +488,30 @@ func TestFaultAtTheEnd(t *testing.T) {
 	g := b.gate(http.StatusConflict)
 	g.LogDecisionsTo(faultyLog{})
 	b.adapter.Use(g)
-	e, _ := b.request("POST", "/orders/42/settle")
-	b.lock.Grants <- nil
-	b.until("it goes on", func() bool { return e.continued == 1 })
-	b.worker.do(func() { e.attempts = 1 })
+	for _, path := range []string{"/orders/42/settle", "/orders/42/again"} {
+		e, _ := b.request("POST", path)
+		b.lock.Grants <- nil
+		b.until("it goes on", func() bool { return e.continued == 1 })
+		b.worker.do(func() { e.attempts = 1 })
+		b.end(e)
+	}
+	b.until("the create leaves a doubt", func() bool { return b.learned() == "abandoned" })
+}
+
+// TestFaultInAnAnswer has a fault occur when the order of an answer is known: the answer goes on.
+func TestFaultInAnAnswer(t *testing.T) {
+	b := newBench(t, Options{})
+	g := b.gate(http.StatusConflict)
+	g.LogDecisionsTo(faultyLog{})
+	b.adapter.Use(g)
+	e, _ := b.request("POST", "/orders")
+	b.worker.do(func() {
+		e.attempts, e.details = 1, "via_upstream"
+		e.respond("201", false)
+		e.more(`{"id":7}`, true)
+	})
+	close(b.filter.Learning)
+	b.until("the answer goes on", func() bool { return e.response == 1 })
 	b.end(e)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Screen judges a request before it goes to the backend. It blocks only if a filter does
-// not hold its orders in memory, or if a create has to be confirmed. It does not allocate for a request without a body.
+// not hold its orders in memory, or if a create has to be confirmed. Only then it allocates, for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	var r TryResult
 	if g.judge(&req, order.Found{}, false, &r); r.Pending != nil {
@@ -45,6 +45,13 @@ type PendingLookup struct {
 func (g *Gate) TryScreen(req order.Request) (r TryResult) {
 	g.judge(&req, order.Found{}, true, &r)
 	return r
+}
+
+// MayLock reports whether the rule of a request, as far as it can be known without its body, has it wait for a
+// lock.
+func (g *Gate) MayLock(req order.Request) bool {
+	m := g.table.Match(req)
+	return m.Rule >= 0 && (g.policies[m.Rule].Locks() || isUnreadable(&m) && g.mayLock(&m, &req))
 }
 
 // TryScreenBody is TryScreen with the body of a request that needs it.
@@ -83,7 +90,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 	case p.Lookup == nil:
 		p.setVerdict(d, VerdictNone)
 	case m.ID == "" && m.Result == order.NeedsBody:
-		d.Verdict = VerdictUnknown // Call.onScreened counts the verdict
+		d.Verdict = VerdictUnknown // Call.onScreened counts the verdict, if an adapter opens a call
 		return
 	default:
 		a := p.Lookup.mayContain(m)
