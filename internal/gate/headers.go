@@ -130,6 +130,6 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 		g.refuse(&g.policies[d.Rule], order.HeadersTooLarge, d)
 		d.GRPC = IsGRPC(req)
 		now := g.now()
-		g.report(d, g.originFor(d, req), now, now)
+		g.decided(d, g.originFor(d, req), now, now)
 	}
 }
