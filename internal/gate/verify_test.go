@@ -126,3 +126,29 @@ func TestAnswerToASample(t *testing.T) {
 		})
 	}
 }
+
+// TestCutAnswerToASample has a 404 whose body may say that it is a failure, and has not come whole: it proves
+// nothing.
+func TestCutAnswerToASample(t *testing.T) {
+	for _, tc := range []struct {
+		name, body string
+		end        bool
+		means      gate.Meaning
+	}{
+		{"another code", `{"code":2}`, true, gate.MeansAbsent},
+		{"a failure", `{"code":1}`, true, gate.MeansFailed},
+		{"cut", `{"co`, false, gate.MeansNothing},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g, v := newVerifiedGate(t, false, &gate.Answers{Failed: []gate.AnswerTest{{Members: []gate.MemberTest{{Path: []string{"code"}, Is: []string{"1"}}}}}})
+			c := g.Open(order.Request{Method: "GET", Target: "/orders/42", Header: order.HeaderList{{gate.HeaderVerdict, "unknown"}}})
+			if step := gatetest.Answer(c, &gate.Response{Status: 404, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}}); step.Do != gate.ReadResponse {
+				t.Fatalf("step %+v", step)
+			}
+			step := c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(tc.body), End: tc.end, Cut: true})
+			if v.means != tc.means || step.Do == gate.Refuse != (tc.means == gate.MeansAbsent) {
+				t.Errorf("means %v, want %v; step %+v", v.means, tc.means, step)
+			}
+		})
+	}
+}
