@@ -115,7 +115,7 @@ type Event struct {
 	GRPCStatus string         // ResponseTrailers: the result of [GRPCStatusIn]
 
 	// Of events that work ends with.
-	Grant    Grant
+	Grant    Grant // its error may be a stored answer, which is the reply to the request then
 	Err      error // Stored, CaughtUp
 	presence presence.Answer
 	verdict  Verdict
@@ -128,8 +128,8 @@ type EventKind int8
 // The kinds of events. Those after StreamEnded come from [Call.Start].
 const (
 	Opened          EventKind = iota // the first event
-	RequestBody                      // all of it, if the call has asked for it
-	RequestTrailers                  // in place of the body that the call has asked for
+	RequestBody                      // all of it. Like RequestTrailers, it follows ReadRequest alone
+	RequestTrailers                  // in place of the body
 	Unsent                           // the adapter could not forward the request: Envoy is gone
 	ResponseHeaders                  // of any answer, also of Envoy's own
 	ResponseBody
@@ -198,7 +198,7 @@ const (
 	Watch           // ends with LeaseLost, or never. It goes on likewise
 	CatchUp         // ends with CaughtUp
 	LearnOrder      // ends with Learned
-	Store           // ends with Stored
+	Store           // releases the lock, after the answer is stored. Ends with Stored
 )
 
 // Blocks reports whether Start blocks until the work has ended.
@@ -208,7 +208,8 @@ func (w Work) Blocks() bool { return w == Screen || w == CatchUp || w == LearnOr
 // the stream but its end.
 func (w Work) Waits() bool { return w.Blocks() || w == Store }
 
-// On handles an event. It does not block. If it panics, the lock is held.
+// On handles an event. It does not block. If it panics, it has begun to hold the lock, and later events are
+// those of a call that was refused.
 func (c *Call) On(e Event) (s Step) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -283,7 +284,7 @@ func (c *Call) begin() Step {
 		// Behind a body, Envoy takes no other wish.
 		return Step{Do: ReadRequest, Show: c.shows(c.policy.HasLock()), Hide: c.hidesPath()}
 	case c.NeedsLock:
-		c.stage = atLock
+		c.stage = atLock // of an observed call too: its Locker does not wait
 		return Step{Do: Wait, Work: Acquire}
 	}
 	return c.forward(nil)
@@ -337,10 +338,7 @@ func (c *Call) refuse(a *Answer) Step {
 }
 
 func (c *Call) onRequestBody(req *order.Request) Step {
-	if c.stage != atBody {
-		return c.restOfRequest()
-	}
-	*c = *c.withBody(req)
+	*c = *c.withBody(req) // starts anew, and keeps the client's address
 	if c.asksByBody() {
 		c.stage = atScreen
 		return Step{Do: Wait, Work: Screen}
@@ -348,20 +346,9 @@ func (c *Call) onRequestBody(req *order.Request) Step {
 	return c.begin()
 }
 
-// restOfRequest is the step for a part of a request that the call has not asked for.
-func (c *Call) restOfRequest() Step {
-	if c.stage == atScreen || c.stage == atLock {
-		return Step{Do: Wait}
-	}
-	return Step{Do: PassRequest}
-}
-
 // onRequestTrailers refuses a request that ended in trailers, without the body that the call needs: Envoy
 // lets an adapter restore a hidden path only with a body.
 func (c *Call) onRequestTrailers() Step {
-	if c.stage != atBody {
-		return c.restOfRequest()
-	}
 	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
 	if c.policy.Observe {
@@ -435,7 +422,7 @@ func (c *Call) onDenied(err error) Step {
 		c.status = stored.Status
 	}
 	c.decide(verdict)
-	if c.policy.Observe {
+	if c.policy.Observe { // the bracket is closed: no later event concerns a lock
 		c.forwarded = true
 		return c.forward(nil)
 	}
@@ -774,7 +761,7 @@ func (c *Call) onBracket(e event, o Outcome) effect {
 // answerOptions returns those of [AnswerOptions] that the adapter removes from the request.
 func (c *Call) answerOptions() []string {
 	switch acts := c.policy != nil && c.NeedsAnswer && (c.policy.Create != nil || c.once != nil); {
-	case acts && c.reads:
+	case acts && c.reads && !c.policy.Observe:
 		return AnswerOptions[:]
 	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
 		return AnswerOptions[:len(AnswerOptions)-preconditions]

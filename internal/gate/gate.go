@@ -70,7 +70,7 @@ type Locker interface {
 	// Key returns the key of the order's lock.
 	Key(id string) string
 	// Acquire takes the locks of all the orders, or of none. It does not block. It calls then
-	// once, in another goroutine, which is for that alone: with the lease, or with an error that
+	// once, before it returns or in another goroutine, which is for that alone: with the lease, or with an error that
 	// wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found one, ctx's
 	// error if ctx ended, and any other error if the locks are unavailable. After an error
 	// nothing stays taken.
@@ -108,7 +108,7 @@ type Lease interface {
 	Owner() string   // the unguessable name of this lease, or of the one that it entered
 	Ended() bool     // it, or a part of it, ended by now: by its time, or as NotifyLost says
 	// NotifyLost has lost called, in a goroutine of its own, when the lease, or a part of it, ends
-	// before Release or Hold, and shortly before its maximum: then Ended is false.
+	// before Release or Hold, at once if it already has, and shortly before its maximum: then Ended is false.
 	NotifyLost(lost func())
 	// Release calls then once, when the lock is released and what StoreAnswer and the others have
 	// asked for is done, or with an error.

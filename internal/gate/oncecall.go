@@ -14,8 +14,8 @@ import (
 const markTimeout = 2 * time.Second
 
 // acquire acquires the call's locks, and then decides what another call of the order may have
-// changed until then. It does not block. It calls then once, in another goroutine, which is for that
-// alone.
+// changed until then. It does not block. It calls then once, before it returns or in another goroutine,
+// which is for that alone.
 func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 	cancel := func() {}
 	if c.marks() { // it goes on even so
