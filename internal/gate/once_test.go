@@ -3,6 +3,7 @@ package gate_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,6 +206,25 @@ func TestOnceByToken(t *testing.T) {
 	} {
 		if c := confirm(r.header, r.cookie); c.Decision.Verdict != r.want {
 			t.Errorf("%s, %s: %s, want %s", r.header, r.cookie, c.Decision.Verdict, r.want)
+		}
+	}
+}
+
+// TestRemovedOptions has calls that act by GET, enforced and observed: an observed one keeps its preconditions.
+func TestRemovedOptions(t *testing.T) {
+	for _, observe := range []bool{false, true} {
+		g, err := gate.New([]gate.Policy{{
+			Rule:    order.Rule{Name: "confirm", Methods: []string{"GET"}, Path: "/orders/{id}/confirm", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
+			Settle:  &gate.Settle{Lock: &gatetest.Lock{}, Once: &gate.Once{Name: "n", Stores: func(int) bool { return true }}},
+			Observe: observe,
+		}}, gatetest.Silent{}, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step := gatetest.Settle(t.Context(), g.Open(order.Request{Method: "GET", Target: "/orders/42/confirm", BodyState: order.BodyComplete}))
+		removed := gate.AnswerOptions[:step.Options]
+		if slices.Contains(removed, "if-none-match") == observe || !slices.Contains(removed, "accept-encoding") {
+			t.Errorf("observed %t: removed %v", observe, removed)
 		}
 	}
 }
