@@ -15,15 +15,16 @@ import (
 // steps. Its handler receives messages until the stream ends, also while the call waits for its lock, so
 // that an abort ends the wait at once. The lock, and its loss, arrive in other goroutines.
 type exchange struct {
-	server    *Server
-	stream    extproc.ExternalProcessor_ProcessServer
-	replies   *gateReplies
-	pass      forwarding
-	req       *order.Request // its headers; nil: they are no longer needed
-	acquiring sync.WaitGroup // done when the wait for the lock has ended
-	since     time.Time      // the time at which it began
+	server     *Server
+	stream     extproc.ExternalProcessor_ProcessServer
+	replies    *gateReplies
+	forwarding forwarding
+	req        *order.Request // its headers; nil: they are no longer needed
+	acquiring  sync.WaitGroup // done when the wait for the lock has ended
+	since      time.Time      // the time at which it began
 
-	mu      sync.Mutex // held during each event of the call, and while the reply to it is sent
+	mu sync.Mutex // held during each event of the call, and while the reply to it is sent
+	// The handler's goroutine alone changes asked, and reads it and what it has set of the call without mu.
 	call    *gate.Call
 	asked   bool // for the request's body, which has not come yet
 	replied bool // Envoy has a reply, or has sent an answer of its own
@@ -100,10 +101,10 @@ func (x *exchange) on(e gate.Event, msg *extproc.ProcessingRequest) (done bool) 
 			return true
 		}
 		if !step.Work.Waits() {
-			x.start(step.Work)
+			x.begin(step.Work)
 			return step.Done
 		}
-		e = x.do(step.Work, e.Kind == gate.StreamEnded)
+		e = x.await(step.Work, e.Kind == gate.StreamEnded)
 	}
 }
 
@@ -115,9 +116,9 @@ func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate
 	return step, x.reply(&step, msg)
 }
 
-// start begins work that Envoy does not wait for. Its event arrives in another goroutine, or before Start
+// begin begins work that Envoy does not wait for. Its event arrives in another goroutine, or before Start
 // returns, and is handled there: the reply to it fits into the window of a stream.
-func (x *exchange) start(w gate.Work) {
+func (x *exchange) begin(w gate.Work) {
 	switch w {
 	case gate.Acquire:
 		x.since = time.Now()
@@ -132,9 +133,9 @@ func (x *exchange) start(w gate.Work) {
 	}
 }
 
-// do returns the event that work ends with. A new order is learned even if the client has left: the order
-// exists. The filter bounds the time.
-func (x *exchange) do(w gate.Work, ended bool) gate.Event {
+// await does work, and returns the event that it ends with. A new order is learned, and an answer stored, even
+// if the client has left. The filter, and the locker, bound the time.
+func (x *exchange) await(w gate.Work, ended bool) gate.Event {
 	ctx := x.stream.Context()
 	if w != gate.Screen {
 		ctx = context.WithoutCancel(ctx)
@@ -156,10 +157,10 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 	switch step.Do {
 	case gate.ReadRequest:
 		x.asked = true
-		reply = x.pass.askForBody(step, x.req)
+		reply = x.forwarding.askForBody(step, x.req)
 	case gate.PassRequest:
 		x.replied = true
-		reply = x.pass.forward(x.call, step)
+		reply = x.forwarding.forward(x.call, step)
 		if msg.GetRequestTrailers() != nil {
 			reply = continueReply(msg)
 		}

@@ -179,7 +179,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if call.NeedsLock || call.NeedsBody {
 		call.SetClient(client(first))
 	}
-	x := &exchange{server: s, stream: stream, replies: a, pass: pass, req: &req, call: call}
+	x := &exchange{server: s, stream: stream, replies: a, forwarding: pass, req: &req, call: call}
 	x.run()
 	return nil
 }

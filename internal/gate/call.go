@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -21,7 +22,8 @@ import (
 //	                                                                                v |
 //	                                                                              atStore
 //
-// A call skips each stage that it does not need: one of an ID in a header goes from atBackend to atLearn.
+// A call skips each stage that it does not need: one of an ID in a header goes from atBackend to atLearn. One
+// whose answer is stored already goes from atLock to atRefusal, with that answer.
 // What is refused, or loses its lock, goes to atRefusal from every stage, and what has ended to atEnd. An
 // event that means nothing at a stage lets what it is about pass, or wait. What becomes of the lock is the
 // machine in bracket.go. What the call needs is decided by [Gate.Open].
@@ -365,6 +367,97 @@ type Grant struct {
 	numbers    []int64 // of the answer of the key, for each order
 }
 
+// acquire acquires the call's locks, and then checks what they protect. It does not block. It calls then once, before it returns or in another goroutine,
+// which is for that alone.
+func (c *Call) acquire(ctx context.Context, then func(Grant)) {
+	cancel := func() {}
+	if c.marks() { // it goes on even so
+		ctx, cancel = context.WithTimeout(ctx, markTimeout)
+	}
+	if c.gate.tracer != nil {
+		ctx = c.gate.tracer.Context(ctx, c.origin.parent)
+	}
+	c.acquireLocks(ctx, func(g Grant) {
+		defer cancel()
+		if g.Lease != nil && c.hasOrder() {
+			if g.Err = cmp.Or(g.Err, c.checkLocked(ctx, &g)); g.Err != nil && !c.marks() {
+				giveBack(g.Lease)
+				g = Grant{Err: g.Err}
+			}
+		}
+		then(g)
+	})
+}
+
+// acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
+// It gets all of them, or none. If it marks, there is a lease of the orders in either case.
+func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
+	if !c.hasKey() {
+		c.acquireOrder(ctx, Grant{}, then)
+		return
+	}
+	c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest(), func(key Lease, err error) {
+		if err != nil {
+			err = c.keyError(c.keptByOrder(ctx, err))
+		}
+		switch {
+		case err != nil && !c.marks():
+			then(Grant{Err: err})
+		case !c.hasOrder():
+			then(Grant{Lease: key, key: key})
+		default:
+			c.acquireOrder(ctx, Grant{key: key, Err: err}, then)
+		}
+	})
+}
+
+// acquireOrder acquires the lock of the orders, for a call that has what it needs of its key.
+func (c *Call) acquireOrder(ctx context.Context, g Grant, then func(Grant)) {
+	request := c.lockRequest
+	request.Marks, request.Undoes, request.Keyed = c.marks(), c.undoes(), g.key != nil
+	c.policy.Settle.acquire(ctx, request, c.limitID, func(lease Lease, err error) {
+		if err != nil && !request.Marks {
+			if g.key != nil {
+				giveBack(g.key)
+			}
+			then(Grant{Err: err})
+			return
+		}
+		g.Err, g.order, g.Lease = cmp.Or(g.Err, err), lease, lease
+		if g.key != nil {
+			g.Lease = join(lease, g.key, lease.Owner())
+		}
+		then(g)
+	})
+}
+
+// checkLocked decides whether the conditions of a settlement hold, and whether the order of a create
+// exists: another call of the order may have changed both until now. It suspends the answers that the call may
+// undo. The call has its locks, or it marks.
+func (c *Call) checkLocked(ctx context.Context, g *Grant) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("a fault in ordergate: %v", fault)
+		}
+	}()
+	if conditions := c.policy.conditions(); conditions != nil && g.Err == nil {
+		err = conditions.Check(ctx, c.lockRequest.IDs, c.conditionValues)
+	}
+	if dedup := c.policy.dedup(); dedup != nil && g.Err == nil {
+		switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
+		case VerdictDuplicate, VerdictUnavailable:
+			err = dedupError(v)
+		}
+	}
+	if err == nil && g.Err == nil {
+		g.numbers, err = c.answerNumbers(ctx, g)
+	}
+	if c.undoes() && (err == nil || c.marks()) {
+		err = cmp.Or(err, g.order.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
+	}
+	return err
+}
+
 // onGranted takes the result of Acquire.
 //
 // A lease may have ended since it was granted: while another lock was waited for, or what may
@@ -619,6 +712,14 @@ func (c *Call) onDelayed() Step {
 	return c.collected(false, errSlow)
 }
 
+// collect has the body of an answer read.
+func (c *Call) collect() Step {
+	if c.NeedsLock {
+		return Step{Do: ReadResponse, Show: ShowBodyToEnd}
+	}
+	return Step{Do: ReadResponse, Show: ShowBody}
+}
+
 // collected goes on with the body of an answer. If that is not whole, why says what became of the rest.
 func (c *Call) collected(whole bool, why error) Step {
 	body := c.body
@@ -639,7 +740,7 @@ func (c *Call) pass() Step {
 	case atBackend, atCollect, atLearn:
 		c.stage = atAnswer
 	}
-	if c.stores() {
+	if c.decideStored() {
 		c.stage = atStore
 		return Step{Do: Wait, Work: Store}
 	}
@@ -659,8 +760,9 @@ func (c *Call) endAnswer() {
 	c.onBracket(finished, OutcomeUnknown)
 }
 
-// stores reports, once, that something is stored of an answer that has ended.
-func (c *Call) stores() bool {
+// decideStored reports, once, that something is stored of an answer that has ended. The work Store releases the
+// lock then, and the bracket is closed.
+func (c *Call) decideStored() bool {
 	stores, why := c.finishOnce()
 	if why != "" {
 		c.gate.problems.notStored(c, why)
@@ -758,17 +860,6 @@ func (c *Call) onBracket(e event, o Outcome) effect {
 	return effect
 }
 
-// answerOptions returns those of [AnswerOptions] that the adapter removes from the request.
-func (c *Call) answerOptions() []string {
-	switch acts := c.policy != nil && c.NeedsAnswer && (c.policy.Create != nil || c.once != nil); {
-	case acts && c.reads && !c.policy.Observe:
-		return AnswerOptions[:]
-	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
-		return AnswerOptions[:len(AnswerOptions)-preconditions]
-	}
-	return nil
-}
-
 // mayHaveCreated reports whether a create was forwarded, and its order is not learned yet.
 func (c *Call) mayHaveCreated() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
 
@@ -777,35 +868,6 @@ func (c *Call) Observed() bool { return c.policy.Observe }
 
 // Rule returns the name of the call's rule. The call must have one.
 func (c *Call) Rule() string { return c.policy.Rule.Name }
-
-func (p *Policy) bracketAction() Action {
-	switch {
-	case p.Create != nil:
-		return ActionCreate
-	case p.Settle != nil:
-		return ActionSettle
-	case p.Once != nil:
-		return ActionOnce
-	default:
-		return ActionLookup
-	}
-}
-
-// LimitKey returns the key of the permit that the call also needs, or "".
-func (c *Call) LimitKey() string {
-	if c.policy.Settle == nil || c.policy.Settle.Limit == nil {
-		return ""
-	}
-	return c.policy.Settle.Limit.Key(c.limitID)
-}
-
-// OnceKey returns the key of the lock of the request's key, or "".
-func (c *Call) OnceKey() string {
-	if !c.hasKey() {
-		return ""
-	}
-	return c.policy.Once.Key.Lock.Key(c.once.keyID)
-}
 
 // releaseOrHold ends the lease as the bracket decides.
 func (c *Call) releaseOrHold(e effect) {
@@ -831,4 +893,21 @@ func (c *Call) holdReason() string {
 		return "outcome unknown: the client or Envoy ended the call before an answer"
 	}
 	return "outcome unknown: " + c.unknownReason
+}
+
+// release releases the call's locks, and ends its span when Redis has replied.
+func (c *Call) release(then func(error)) {
+	if c.gate.tracer == nil {
+		c.lease.Release(then)
+		return
+	}
+	t := c.trace(&c.Decision, SpanSettle)
+	g, start := c.gate, t.End
+	c.lease.Release(func(err error) {
+		t.End = g.now()
+		t.Failed = t.Failed || err != nil
+		t.Parts = append(t.Parts, Span{SpanRelease, start, t.End})
+		g.tracer.Trace(t)
+		then(err)
+	})
 }

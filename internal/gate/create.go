@@ -59,14 +59,6 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 	return c.collect()
 }
 
-// collect has the body of an answer read.
-func (c *Call) collect() Step {
-	if c.NeedsLock {
-		return Step{Do: ReadResponse, Show: ShowBodyToEnd}
-	}
-	return Step{Do: ReadResponse, Show: ShowBody}
-}
-
 // learnOrMark does the work of learning. After a fault in it, no order is absent.
 func (c *Call) learnOrMark(ctx context.Context) (l learned) {
 	defer func() {
@@ -115,15 +107,17 @@ func (c *Call) onLearned(l *learned) Step {
 	}
 	c.noteUnlearned(l.err)
 	c.logCreate()
-	switch {
-	case c.stage == atLearn:
+	if c.stage == atLearn {
 		return c.pass()
-	case c.stage != atEnd || c.bracket.state != done:
-	case c.stores():
-		return Step{Work: Store}
-	default:
-		c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	}
+	if c.stage != atEnd || c.bracket.state != done {
+		return Step{}
+	}
+	// The client left when the answer had ended, and the lock has waited for the order.
+	if c.decideStored() {
+		return Step{Work: Store}
+	}
+	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	return Step{}
 }
 

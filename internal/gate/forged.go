@@ -62,3 +62,14 @@ func Forged(header order.Header) (names []string) {
 		}
 	}
 }
+
+// answerOptions returns those of [AnswerOptions] that the adapter removes from the request.
+func (c *Call) answerOptions() []string {
+	switch acts := c.policy != nil && c.NeedsAnswer && (c.policy.Create != nil || c.once != nil); {
+	case acts && c.reads && !c.policy.Observe:
+		return AnswerOptions[:]
+	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
+		return AnswerOptions[:len(AnswerOptions)-preconditions]
+	}
+	return nil
+}

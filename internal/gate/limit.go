@@ -93,3 +93,11 @@ func (l *pair) Hold(reason string) {
 	l.Lease.Hold(reason)
 	l.extra.Hold(reason)
 }
+
+// LimitKey returns the key of the permit that the call also needs, or "".
+func (c *Call) LimitKey() string {
+	if c.policy.Settle == nil || c.policy.Settle.Limit == nil {
+		return ""
+	}
+	return c.policy.Settle.Limit.Key(c.limitID)
+}

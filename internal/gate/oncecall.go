@@ -13,29 +13,6 @@ import (
 // one command, so that Envoy waits for it as for any other call.
 const markTimeout = 2 * time.Second
 
-// acquire acquires the call's locks, and then decides what another call of the order may have
-// changed until then. It does not block. It calls then once, before it returns or in another goroutine,
-// which is for that alone.
-func (c *Call) acquire(ctx context.Context, then func(Grant)) {
-	cancel := func() {}
-	if c.marks() { // it goes on even so
-		ctx, cancel = context.WithTimeout(ctx, markTimeout)
-	}
-	if c.gate.tracer != nil {
-		ctx = c.gate.tracer.Context(ctx, c.origin.parent)
-	}
-	c.acquireLocks(ctx, func(g Grant) {
-		defer cancel()
-		if g.Lease != nil && c.hasOrder() {
-			if g.Err = cmp.Or(g.Err, c.recheck(ctx, &g)); g.Err != nil && !c.marks() {
-				giveBack(g.Lease)
-				g = Grant{Err: g.Err}
-			}
-		}
-		then(g)
-	})
-}
-
 // answerNumbers returns from which number on the answer of a key counts, for each of its orders: their fences. A
 // call within another one may come after marks of that one, which is about to undo what was settled before.
 func (c *Call) answerNumbers(ctx context.Context, g *Grant) ([]int64, error) {
@@ -62,79 +39,11 @@ func (c *Call) undoes() bool {
 	return c.once != nil && c.once.order != nil && len(c.once.order.Forget) > 0
 }
 
-// recheck decides whether the conditions of a settlement hold, and whether the order of a create
-// exists, and suspends the answers that the call may undo. The call has its locks, or it marks.
-func (c *Call) recheck(ctx context.Context, g *Grant) (err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("a fault in ordergate: %v", fault)
-		}
-	}()
-	if conditions := c.policy.conditions(); conditions != nil && g.Err == nil {
-		err = conditions.Check(ctx, c.lockRequest.IDs, c.conditionValues)
-	}
-	if dedup := c.policy.dedup(); dedup != nil && g.Err == nil {
-		switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
-		case VerdictDuplicate, VerdictUnavailable:
-			err = dedupError(v)
-		}
-	}
-	if err == nil && g.Err == nil {
-		g.numbers, err = c.answerNumbers(ctx, g)
-	}
-	if c.undoes() && (err == nil || c.marks()) {
-		err = cmp.Or(err, g.order.SuspendAnswers(ctx, c.once.order.Keep, c.once.order.undoes()...))
-	}
-	return err
-}
-
 // dedupError is the verdict of a [Dedup] that refuses a create which has its locks.
 type dedupError Verdict
 
 // Error implements error.
 func (e dedupError) Error() string { return "the order of the create: " + Verdict(e).String() }
-
-// acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
-// It gets all of them, or none. If it marks, there is a lease of the orders in either case.
-func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
-	if !c.hasKey() {
-		c.acquireOrder(ctx, Grant{}, then)
-		return
-	}
-	c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest(), func(key Lease, err error) {
-		if err != nil {
-			err = c.keyError(c.keptByOrder(ctx, err))
-		}
-		switch {
-		case err != nil && !c.marks():
-			then(Grant{Err: err})
-		case !c.hasOrder():
-			then(Grant{Lease: key, key: key})
-		default:
-			c.acquireOrder(ctx, Grant{key: key, Err: err}, then)
-		}
-	})
-}
-
-// acquireOrder acquires the lock of the orders, for a call that has what it needs of its key.
-func (c *Call) acquireOrder(ctx context.Context, g Grant, then func(Grant)) {
-	request := c.lockRequest
-	request.Marks, request.Undoes, request.Keyed = c.marks(), c.undoes(), g.key != nil
-	c.policy.Settle.acquire(ctx, request, c.limitID, func(lease Lease, err error) {
-		if err != nil && !request.Marks {
-			if g.key != nil {
-				giveBack(g.key)
-			}
-			then(Grant{Err: err})
-			return
-		}
-		g.Err, g.order, g.Lease = cmp.Or(g.Err, err), lease, lease
-		if g.key != nil {
-			g.Lease = join(lease, g.key, lease.Owner())
-		}
-		then(g)
-	})
-}
 
 // keptByOrder returns the error of the key's lock, for a call that has an order too. The stored answer of
 // a key is withheld if the order's settlement was undone since, or may be.
@@ -165,6 +74,14 @@ func (c *Call) hasKey() bool { return c.once != nil && c.once.key != nil }
 
 // hasOrder reports whether the call needs the lock of an order.
 func (c *Call) hasOrder() bool { return c.policy.Settle != nil && len(c.lockRequest.IDs) > 0 }
+
+// OnceKey returns the key of the lock of the request's key, or "".
+func (c *Call) OnceKey() string {
+	if !c.hasKey() {
+		return ""
+	}
+	return c.policy.Once.Key.Lock.Key(c.once.keyID)
+}
 
 func (c *Call) keyRequest() LockRequest {
 	return LockRequest{

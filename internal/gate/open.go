@@ -221,3 +221,16 @@ func (g *Gate) matchLocking(req *order.Request, m *order.Match) bool {
 func (p *Policy) isIncomplete(m *order.Match, req *order.Request) bool {
 	return (p.Locks() || p.readsBody()) && (m.Result == order.Named || p.Once != nil) && req.BodyState == order.BodyUnseen
 }
+
+func (p *Policy) bracketAction() Action {
+	switch {
+	case p.Create != nil:
+		return ActionCreate
+	case p.Settle != nil:
+		return ActionSettle
+	case p.Once != nil:
+		return ActionOnce
+	default:
+		return ActionLookup
+	}
+}

@@ -101,23 +101,6 @@ func (c *Call) bracketSpan() string {
 	return SpanCheck
 }
 
-// release releases the call's locks, and ends its span when Redis has replied.
-func (c *Call) release(then func(error)) {
-	if c.gate.tracer == nil {
-		c.lease.Release(then)
-		return
-	}
-	t := c.trace(&c.Decision, SpanSettle)
-	g, start := c.gate, t.End
-	c.lease.Release(func(err error) {
-		t.End = g.now()
-		t.Failed = t.Failed || err != nil
-		t.Parts = append(t.Parts, Span{SpanRelease, start, t.End})
-		g.tracer.Trace(t)
-		then(err)
-	})
-}
-
 // traceLearned traces that a new order was made known.
 func (c *Call) traceLearned(l *learned) {
 	if c.gate.tracer == nil {
