@@ -160,9 +160,10 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		reply = x.forwarding.askForBody(step, x.req)
 	case gate.PassRequest:
 		x.replied = true
-		reply = x.forwarding.forward(x.call, step)
-		if msg.GetRequestTrailers() != nil {
+		if msg.GetRequestTrailers() != nil { // of an Envoy that is set to show them
 			reply = continueReply(msg)
+		} else {
+			reply = x.forwarding.forward(x.call, step)
 		}
 		if x.send(reply, step) {
 			return true
@@ -173,9 +174,10 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		return false
 	case gate.Refuse:
 		x.replied = true
-		reply = x.replies.refusals.To(&x.call.Decision)
 		if a := step.Answer; a != nil {
 			reply = answerWith(a.Status, 0, a.Headers, a.Body, gate.VerdictReplayed)
+		} else {
+			reply = x.replies.refusals.To(&x.call.Decision)
 		}
 	case gate.ReadResponse, gate.PassResponse:
 		x.replied = true

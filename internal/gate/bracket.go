@@ -65,8 +65,9 @@ type bracket struct {
 }
 
 // on applies an event and returns the effect. The outcome is read with the event response
-// only. No other place decides when a lock is released: it returns release only if the request was certainly not
-// forwarded, or if the outcome is known.
+// only. Of a lock that is granted to a call, no other place decides when it is released: on returns release only
+// if the request was certainly not forwarded, or if the outcome is known. (A call that is denied gives back the
+// other lock that it has got.)
 func (b *bracket) on(e event, outcome Outcome) effect {
 	switch b.state {
 	case waiting:

@@ -80,12 +80,10 @@ type Call struct {
 	BodyEndOnly            bool // the gate needs the end of the body, not its content
 	NeedsLock              bool
 	NeedsAnswer            bool
-	learnsHeader           string
 	readings               readings // of the answer to a lookup or a create
 	notFound               bool     // the status of the answer to a lookup says that there is no such order
-	headerText             string   // that of learnsHeader, of an answer whose body is read, too
-	learnsJSON             []string
-	encoded                bool // the answer's body may be encoded
+	headerText             string   // what [Learn] finds in the headers, of an answer whose body is read, too
+	encoded                bool     // the answer's body may be encoded
 }
 
 // stage is how far a call has come.

@@ -44,7 +44,7 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		text := c.textInHeader(r.Header)
 		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, text, nil) })
 	case r.Header == nil:
-	case len(c.learnsJSON) == 0:
+	case len(c.policy.Create.Learn.JSON) == 0:
 		c.headerText = c.textInHeader(r.Header)
 	default:
 		c.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
@@ -142,7 +142,7 @@ func (c *Call) textInHeader(h order.Header) (text string) {
 		switch {
 		case next < 0:
 			return strings.Clone(text)
-		case name != c.learnsHeader:
+		case name != c.policy.Create.Learn.Header:
 		case text != "" && text != value:
 			return ""
 		default:
@@ -155,7 +155,8 @@ func (c *Call) textInHeader(h order.Header) (text string) {
 // learnsBody reports whether the response's body holds the new ID, or tells whether there is one,
 // or whether the gate awaits its end with any headers.
 func (c *Call) learnsBody() bool {
-	return len(c.learnsJSON) > 0 || c.policy.Create != nil && (c.policy.Answers.readsBody() || c.learnsHeader == "" && !c.Decision.GRPC)
+	create := c.policy.Create
+	return create != nil && (len(create.Learn.JSON) > 0 || c.policy.Answers.readsBody() || create.Learn.Header == "" && !c.Decision.GRPC)
 }
 
 // awaitsEnd reports whether the headers of an answer name no order, and the order's table does: the
@@ -203,10 +204,11 @@ func (c *Call) catchUp(ctx context.Context) error {
 
 // textIn returns the text of the answer that holds the new ID, of which the body has come.
 func (c *Call) textIn(body []byte) (string, error) {
-	if len(c.learnsJSON) == 0 {
+	path := c.policy.Create.Learn.JSON
+	if len(path) == 0 {
 		return c.headerText, nil
 	}
-	text, err := memberText(body, c.learnsJSON)
+	text, err := memberText(body, path)
 	switch {
 	case err == nil:
 	case c.answer.GRPC:

@@ -81,7 +81,6 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 		c.accept = acceptAll(req.Header)
 	}
 	if create := c.policy.Create; create != nil {
-		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
 		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
 		if m.Result == order.Named {
 			c.namedID, c.namedText = strings.Clone(m.ID), strings.Clone(cmp.Or(m.Text, m.ID))
