@@ -147,9 +147,9 @@ func TestDecisionLog(t *testing.T) {
 		t.Errorf("its lease was lost: %s", instead)
 	}
 	leaves.leave()
+	s.wantFate("2", held)
 	b.goOn()
 	pays.wantAnswer(t)
-	s.wantFate("2", held)
 	others := 0 // verdicts without a rule
 	if *attachment != asModule {
 		ask := func(target string, header ...string) {
