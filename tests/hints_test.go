@@ -73,7 +73,7 @@ func TestMessageTimeoutIsTooShort(t *testing.T) {
 	needsSidecar(t, "the module has no such limit")
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: waitingUpTo(t, 40*time.Second), envoy: edit(t, patience+"5s", patience+"1s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: waitingUpTo(t, 40*time.Second), envoy: edit(t, patience+"5s", patience+"2s")})
 	const hint = "is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?"
 	s.redis.HSet(t.Context(), "order:lock:2", "another:1", 1)
 	for i := range 8 {
