@@ -3,6 +3,7 @@ package gate_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,14 +17,23 @@ import (
 )
 
 // TestAnyOrder reports events to a call in any order, also in one that no Envoy has. Each lock that is
-// granted is released or held, each message gets a reply, or waits for work, and no client has the answer to
-// a create whose order is neither known nor in doubt.
+// granted is released or held, and released only when nobody is at work; each message gets a reply, or waits
+// for work; no client has the answer to a create whose order is neither known nor in doubt, or one that is to be
+// stored and is not.
 func TestAnyOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newAnyOrder(rt)
 		p.on(gate.Event{Kind: gate.Opened})
 		for range rapid.IntRange(0, 12).Draw(rt, "events") {
 			p.next()
+		}
+		if rapid.Bool().Draw(rt, "patient") {
+			for p.working > 0 {
+				p.deliver()
+			}
+			if p.holds && p.shown {
+				p.fail("the answer stalls")
+			}
 		}
 		p.on(gate.Event{Kind: gate.StreamEnded})
 		for p.working > 0 {
@@ -49,7 +59,15 @@ type anyOrder struct {
 	refused bool
 	over    bool           // the stream
 	watched bool           // the lease
+	lost    bool           // or at its maximum
 	answer  *gate.Response // the first one
+	rest    int            // of its body, by its Content-Length; -1: unknown
+	whole   bool           // all of it has come
+	shown   bool           // and its end
+	second  bool           // another one has come
+	early   bool           // a part of one has come before its headers
+	holds   bool           // it waits, as far as it has come
+	told    bool           // the client has all of it
 	trail   []string
 }
 
@@ -125,28 +143,53 @@ func (p *anyOrder) next() {
 			Details: of("details", "via_upstream", "via_upstream", "via_upstream", "response_timeout", "no_healthy_upstream", ""),
 		}
 		if flag("named") {
-			r.Header = order.HeaderList{{"location", "43"}, {"content-length", of("length", "0", "1", "9")}}
+			r.Header = order.HeaderList{{"location", "43"}}
 		}
-		if p.answer == nil {
-			p.answer = r
+		if p.answer != nil {
+			p.second = true
+		} else {
+			p.answer, p.rest = r, -1
+			if flag("sized") {
+				p.rest = rapid.SampledFrom([]int{0, 1, 9}).Draw(p.t, "length")
+				r.Header = append(r.Header.(order.HeaderList), [2]string{"content-length", strconv.Itoa(p.rest)})
+			}
+			p.arrive(0, r.Ended)
 		}
 		p.reading = false
 		p.on(gate.Event{Kind: gate.ResponseHeaders, Response: r, Unseen: flag("unseen")})
 	case event == "body" && !p.reading:
-		p.on(gate.Event{Kind: gate.ResponseBody, Body: []byte(of("piece", `{"id":43}`, "x", `{"code":404}`)), End: flag("end"), Cut: flag("cut")})
+		e := gate.Event{Kind: gate.ResponseBody, Body: []byte(of("piece", `{"id":43}`, "x", `{"code":404}`)), End: flag("end"), Cut: flag("cut")}
+		p.arrive(len(e.Body), e.End)
+		p.on(e)
 	case event == "trailers" && !p.reading:
+		p.arrive(0, true)
 		p.on(gate.Event{Kind: gate.ResponseTrailers, GRPCStatus: of("grpc-status", "", "0", "4", "13")})
 	case event == "work" && p.working > 0:
 		p.deliver()
 	case event == "lost" && p.watched:
+		p.lost = true
 		p.lock.Lose()
 		p.keys.Lose()
 		p.on(gate.Event{Kind: gate.LeaseLost})
 	case event == "maximum" && p.watched:
+		p.lost = true
 		p.on(gate.Event{Kind: gate.LeaseLost})
 	case event == "delayed":
 		p.on(gate.Event{Kind: gate.Delayed})
 	}
+}
+
+// arrive has a part of the first answer come, unless another one has.
+func (p *anyOrder) arrive(size int, end bool) {
+	p.early = p.early || p.answer == nil
+	if p.early || p.second {
+		return
+	}
+	if p.rest > 0 {
+		p.rest = max(p.rest-size, 0)
+	}
+	p.shown = p.shown || end
+	p.whole = p.whole || end || p.rest == 0
 }
 
 func (p *anyOrder) deliver() {
@@ -166,12 +209,16 @@ func (p *anyOrder) on(e gate.Event) {
 		if p.over || p.refused || step.Do == gate.PassRequest && p.passed {
 			p.fail("done once more, or after the end")
 		}
-		p.passed, p.refused = p.passed || step.Do == gate.PassRequest, step.Do == gate.Refuse
+		p.passed, p.refused, p.holds = p.passed || step.Do == gate.PassRequest, step.Do == gate.Refuse, false
+	case gate.ReadResponse:
+		p.holds = !p.second
 	case gate.Wait:
+		p.holds = p.answer != nil && !p.second
 		if step.Work == gate.NoWork && p.working == 0 && e.Kind != gate.ResponseBody {
 			p.fail("it waits for nothing")
 		}
 	case gate.PassResponse:
+		p.holds, p.told = false, p.told || p.whole && !p.refused
 		if p.hasCreated() && p.filter.Journal.Short() == "" {
 			p.fail("the client has the answer, and the order is not known")
 		}
@@ -201,6 +248,21 @@ func (p *anyOrder) check() {
 			}
 		}
 		return n
+	}
+	outcome := gate.OutcomeUnknown
+	if p.answer != nil {
+		outcome = p.answer.Outcome()
+	}
+	atWork := p.watched && outcome != gate.OutcomeNotForwarded && (outcome != gate.OutcomeKnown || !p.whole)
+	stores := p.watched && !p.rule.Observe && (p.rule.Once != nil || p.rule.Settle.Once != nil && p.rule.Settle.Once.Forget == nil)
+	switch {
+	case p.early: // no Envoy does that
+	case atWork && count("release") > 0:
+		p.fail("a lock is released while the backend may be at work")
+	case atWork && len(p.lock.Texts)+len(p.keys.Texts) > 0:
+		p.fail("an answer is stored that is none")
+	case stores && p.told && !p.lost && outcome == gate.OutcomeKnown && p.answer.Status/100 == 2 && !p.answer.GRPC && count("store") == 0:
+		p.fail("the client has an answer that is not stored")
 	}
 	switch ends := count("release") + count("hold"); {
 	case p.lock.Open()+p.keys.Open() > 0:

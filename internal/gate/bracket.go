@@ -135,6 +135,8 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 	case e == response && b.state == ending: // it crossed our reply
 		b.state = broken
 		b.outcome = outcome
+	case e == response && b.isCutOff(): // another answer, in place of the rest of the first
+		b.outcome = OutcomeUnknown
 	case e == lost && b.state == answered && b.outcome != OutcomeNotForwarded:
 		b.state = broken
 		return end

@@ -42,7 +42,7 @@ func checkHistory(t *testing.T, history []step) {
 	var b bracket
 	got := map[effect]int{}
 	var held, forwarded, over bool // of the lock, the request and the stream
-	var learned *Outcome           // of the first response after forwarding
+	var learned *Outcome           // of the responses after forwarding
 	var whole bool                 // that response has come to its end
 	fail := func(what string) { t.Errorf("%s after %s", what, describe(history)) }
 
@@ -80,9 +80,13 @@ func checkHistory(t *testing.T, history []step) {
 				fail("held a lock whose outcome is known")
 			}
 		}
-		if s.event == response && wasForwarded && learned == nil && got[release]+got[hold] == 0 {
+		switch unknown := OutcomeUnknown; {
+		case s.event != response || !wasForwarded || got[release]+got[hold] > 0:
+		case learned == nil:
 			o := s.outcome
 			learned = &o
+		case *learned == OutcomeKnown && !whole: // the rest of it does not come
+			learned = &unknown
 		}
 		whole = whole || learned != nil && s.event == finished
 		if s.event == ended || s.event == response && !wasForwarded {

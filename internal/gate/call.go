@@ -573,6 +573,10 @@ func (c *Call) onUnsent() {
 
 // onResponse handles the headers of an answer.
 func (c *Call) onResponse(r *Response, unseen bool) Step {
+	if c.isAnswered && c.bracket.isCutOff() { // by an answer of Envoy's own
+		c.unknownReason = answerCutOff
+		c.onBracket(response, OutcomeUnknown)
+	}
 	switch c.stage {
 	case atBody:
 		return c.onUnseenBody(r, unseen)

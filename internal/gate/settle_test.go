@@ -32,6 +32,13 @@ func TestSettle(t *testing.T) {
 			gatetest.Answer(c, known)
 			gatetest.End(c)
 		}, []string{"acquire 42", "hold: outcome unknown: " + gate.AnswerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
+		{"answered twice", func(ctx context.Context, c *gate.Call) {
+			gatetest.Settle(ctx, c)
+			gatetest.Answer(c, known)
+			gatetest.Answer(c, timeout)
+			gatetest.Finish(c)
+			gatetest.End(c)
+		}, []string{"acquire 42", "hold: outcome unknown: " + gate.AnswerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"timed out", func(ctx context.Context, c *gate.Call) {
 			gatetest.Settle(ctx, c)
 			gatetest.Answer(c, timeout)
