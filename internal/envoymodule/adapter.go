@@ -223,7 +223,10 @@ func (a *Adapter) mayLock(h Headers) bool {
 // faultReplyTo returns the answer to a request during which a fault occurred.
 func (a *Adapter) faultReplyTo(h Headers) *Reply {
 	req := h.request(nil, order.BodyUnseen)
-	a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, int(a.faultReply.Status), &req)
+	func() {
+		defer func() { _ = recover() }() // the fault may be one of this log
+		a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, int(a.faultReply.Status), &req)
+	}()
 	if gate.IsGRPC(&req) {
 		return a.faultGRPC
 	}

@@ -32,16 +32,8 @@ func TestConversations(t *testing.T) {
 
 // converse plays Envoy, until the stream ends.
 func (b *bench) converse(c *gatetest.Conversation, stage *gatetest.Stage) *envoy {
-	req := c.Request(false)
-	e := &envoy{worker: b.worker, mute: true}
-	e.headers[Request] = headersOf(":method", req.Method, ":path", req.Target, ":authority", req.Host, "content-type", "application/json")
-	passed := b.start(e, c.Body == "") == PassRequest
-	if c.Body != "" {
-		b.worker.do(func() {
-			e.chunk = c.Body
-			passed = e.on(RequestBody, true) == PassRequest
-		})
-	}
+	e, do := b.arrive(c)
+	passed := do == PassRequest
 	if c.IsLocked() {
 		b.until("the lock is requested", func() bool { return stage.Lock.Journal.Short() != "" })
 		if c.Grant == "" {
@@ -58,28 +50,48 @@ func (b *bench) converse(c *gatetest.Conversation, stage *gatetest.Stage) *envoy
 		b.until("the call is ended", func() bool { return e.answer != 0 })
 		return e
 	}
-	if c.Answer != nil {
-		b.respond(e, c, stage)
+	if c.Answer == nil {
+		return e
+	}
+	lose := func() {}
+	if c.Lost == "within" && c.IsLocked() {
+		lose = stage.Lock.Lose
+	}
+	if do := b.respond(e, c, lose); c.Answer.End != "" && do == Wait { // the client takes the end
+		b.until("the answer goes on", func() bool { return e.response == 1 || e.stream == nil })
 	}
 	return e
 }
 
-// respond has the backend answer. Of an answer that waits, Envoy has the rest meanwhile.
-func (b *bench) respond(e *envoy, c *gatetest.Conversation, stage *gatetest.Stage) {
+// arrive has the request come.
+func (b *bench) arrive(c *gatetest.Conversation) (e *envoy, do Action) {
+	req := c.Request(false)
+	e = &envoy{worker: b.worker, mute: true}
+	e.headers[Request] = headersOf(":method", req.Method, ":path", req.Target, ":authority", req.Host, "content-type", "application/json")
+	if do = b.start(e, c.Body == ""); c.Body == "" || do == Refuse {
+		return e, do
+	}
+	b.worker.do(func() {
+		e.chunk = c.Body
+		do = e.on(RequestBody, true)
+	})
+	return e, do
+}
+
+// respond has the backend answer, and something happen within. Of an answer that waits, Envoy has the rest
+// meanwhile.
+func (b *bench) respond(e *envoy, c *gatetest.Conversation, within func()) (do Action) {
 	a := c.Answer
 	lines := []string{":status", strconv.Itoa(a.Status)}
 	for _, h := range a.Header {
 		lines = append(lines, h[0], h[1])
 	}
-	var do Action
 	b.worker.do(func() {
 		e.details, e.attempts, e.mute = a.Details, a.Attempts, false
 		e.headers[Response] = headersOf(lines...)
 		do = e.on(ResponseHeaders, a.End == "headers")
 	})
-	if c.Lost == "within" && c.IsLocked() {
-		stage.Lock.Lose()
-	}
+	within()
 	b.worker.do(func() {
 		for i, piece := range a.Pieces {
 			do = e.more(piece, a.End == "piece" && i == len(a.Pieces)-1)
@@ -88,7 +100,5 @@ func (b *bench) respond(e *envoy, c *gatetest.Conversation, stage *gatetest.Stag
 			do = e.on(ResponseTrailers, true)
 		}
 	})
-	if a.End != "" && do == Wait { // the client takes the end
-		b.until("the answer goes on", func() bool { return e.response == 1 || e.stream == nil })
-	}
+	return do
 }

@@ -357,9 +357,12 @@ func (s *Stream) onFault(at Event, v any) Step {
 	s.adapter.logFault(at.String(), v)
 	switch {
 	case at == Complete:
-		if s.call != nil { // for the doubt about what it may have created
-			defer s.recoverFault()
-			s.report(gate.Event{Kind: gate.StreamEnded})
+		if s.call != nil { // for the doubt about what it may have created; another goroutine may run a task by now
+			s.mail.post(func() Step {
+				defer s.recoverFault()
+				s.start(s.call.On(gate.Event{Kind: gate.StreamEnded}).Work)
+				return Step{}
+			})
 		}
 		return Step{}
 	case s.held, at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:

@@ -64,6 +64,7 @@ func (c *Call) learnOrMark(ctx context.Context) (l learned) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			l.err = fmt.Errorf("a fault in ordergate: %v", fault)
+			defer func() { _ = recover() }() // a second one must not hold the answer back for good
 			l.err = errors.Join(l.err, c.policy.Create.Filter.MarkIncomplete(ctx, l.err.Error(), c.earliestCreation()))
 		}
 	}()

@@ -490,6 +490,11 @@ func TestFaultWhileLearning(t *testing.T) {
 	if !readsBody || err == nil || did(filter) != "7, incomplete" {
 		t.Errorf("did %q: %v", did(filter), err)
 	}
+	c, filter = newCreate(t, inBody, "/orders")
+	filter.Journal.Fault = func(string) { panic("a fault") } // in the doubt, too
+	if _, err := answered(t, c, gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}, `{"id":7}`, ""); err == nil {
+		t.Error("the answer stalls")
+	}
 }
 
 // TestAnswerInPlaceOfAnother has Envoy answer by itself while it collects the backend's answer. The backend

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
@@ -52,5 +53,31 @@ func TestFault(t *testing.T) {
 				t.Errorf("the filter: %q, want %q", got, tt.filter)
 			}
 		})
+	}
+}
+
+// TestFaultInStore has a fault occur while an answer is stored: the answer goes on, and the lock is held.
+func TestFaultInStore(t *testing.T) {
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}}
+	g, err := gate.New([]gate.Policy{{
+		Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
+		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{Name: "n", MaxBody: 100, Stores: func(int) bool { return true }}},
+	}}, gatetest.Silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := settleCall(&bench{gate: g})
+	gatetest.Settle(t.Context(), c)
+	lock.Journal.Fault = func(event string) {
+		if event == "store n" {
+			panic("a fault")
+		}
+	}
+	step := gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, Ended: true, Header: order.HeaderList{}})
+	if step = gatetest.Work(t.Context(), c, step); step.Do != gate.PassResponse {
+		t.Errorf("the answer does not go on: %+v", step)
+	}
+	if got := lock.Journal.Short(); got != "acquire 42, hold" {
+		t.Errorf("the lock: %q", got)
 	}
 }

@@ -215,8 +215,14 @@ func (c *Call) finishOnce() (stores bool, why string) {
 }
 
 // store releases the call's locks and stores its answer. It does not block. It calls then once, in another
-// goroutine, when Redis has replied. With an error, the answer may be missing.
+// goroutine, when Redis has replied, or before it returns. With an error, the answer may be missing.
 func (c *Call) store(then func(error)) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.lease.Hold("a fault in ordergate")
+			then(fmt.Errorf("a fault in ordergate: %v", fault))
+		}
+	}()
 	for _, change := range c.once.changes {
 		lease := c.orderLease
 		if change.once.Key != nil {

@@ -143,6 +143,27 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 	return s
 }
 
+// FaultAt has fault called before what the stage's parts do, where it may panic. That a lock is requested or held
+// is left out.
+func (s *Stage) FaultAt(fault func(event string)) {
+	s.Gate.LogDecisionsTo(faultyLog{fault})
+	s.filter.Journal.Fault, s.record.Fault = fault, fault
+	s.Lock.Journal.Fault = func(event string) {
+		if event == "release" || strings.HasPrefix(event, "store ") {
+			fault(event)
+		}
+	}
+}
+
+type faultyLog struct{ fault func(event string) }
+
+func (l faultyLog) Wants(int, gate.Action, gate.Verdict) bool {
+	l.fault("log")
+	return true
+}
+
+func (faultyLog) Write(*gate.LoggedDecision) {}
+
 // Decide has the lock granted or refused.
 func (s *Stage) Decide(c *Conversation) {
 	s.Lock.Grants <- map[string]error{"busy": gate.ErrBusy, "unavailable": errors.New("connection refused")}[c.Grant]

@@ -11,6 +11,8 @@ import (
 // Journal is a list of events. The parts that share one write to it in the order of their
 // events. It is safe for concurrent use. A nil Journal ignores events.
 type Journal struct {
+	Fault func(event string) // called before an event is added: it may panic; nil: it is not
+
 	mu    sync.Mutex
 	lines []string
 }
@@ -20,9 +22,13 @@ func (j *Journal) Add(event ...string) {
 	if j == nil {
 		return
 	}
+	line := strings.Join(event, "")
+	if j.Fault != nil {
+		j.Fault(line)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lines = append(j.lines, strings.Join(event, ""))
+	j.lines = append(j.lines, line)
 }
 
 // Lines returns all events; nil: none.
