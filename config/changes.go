@@ -18,7 +18,7 @@ const (
 
 // ChangeOf returns what a path of [Changes] is: a kind of key, or "".
 func ChangeOf(path string) string {
-	d, t := newDocument(""), reflect.TypeFor[Config]()
+	t := reflect.TypeFor[Config]()
 	for key := range strings.SplitSeq(path, ".") {
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
@@ -30,8 +30,7 @@ func ChangeOf(path string) string {
 		case reflect.Slice: // by the name of a rule
 			return ""
 		}
-		keys := d.keysOf(t)
-		k := keys[slices.IndexFunc(keys, func(k *declaration) bool { return k.key == key })]
+		k := keyOf(t, key)
 		if k.change != "" {
 			return k.change
 		}

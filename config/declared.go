@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -68,13 +69,30 @@ type choice struct {
 	kinds []string
 }
 
-// keysOf returns the declarations of a struct, in the order of its fields. It panics if a tag is
-// invalid: each load reads all tags.
-func (d *document) keysOf(t reflect.Type) []*declaration {
-	if keys, known := d.keys[t]; known {
-		return keys
+// in returns the field of the key in a struct.
+func (k *declaration) in(v reflect.Value) reflect.Value { return v.Field(k.field.Index[0]) }
+
+// declarations are those of a struct, in the order of its fields.
+type declarations struct {
+	inOrder []*declaration
+	byKey   map[string]*declaration
+}
+
+// declared has the declarations of each struct that was asked for: they never change.
+var declared sync.Map
+
+// keysOf returns the declarations of a struct, in the order of its fields.
+func keysOf(t reflect.Type) []*declaration { return declarationsOf(t).inOrder }
+
+// keyOf returns the declaration of a key of a struct; nil: it has none of this name.
+func keyOf(t reflect.Type, key string) *declaration { return declarationsOf(t).byKey[key] }
+
+// declarationsOf panics if a tag is invalid: each load reads all tags.
+func declarationsOf(t reflect.Type) *declarations {
+	if known, ok := declared.Load(t); ok {
+		return known.(*declarations)
 	}
-	var keys []*declaration
+	keys := &declarations{byKey: make(map[string]*declaration)}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("mapstructure")
@@ -135,20 +153,21 @@ func (d *document) keysOf(t reflect.Type) []*declaration {
 			}
 			k.reply = &Reply{Status: status, RetryAfter: after, Body: parts[2]}
 		}
-		keys = append(keys, k)
+		keys.inOrder = append(keys.inOrder, k)
+		keys.byKey[key] = k
 	}
-	d.keys[t] = keys
+	declared.Store(t, keys)
 	return keys
 }
 
 // eachMapping calls visit for the mappings inside a struct, with their paths: those with a key in
 // wanted, or all if that is nil. It stores changed entries of maps if store is set.
 func (d *document) eachMapping(path string, v reflect.Value, wanted map[string]any, store bool, visit func(string, reflect.Value)) {
-	for _, k := range d.keysOf(v.Type()) {
+	for _, k := range keysOf(v.Type()) {
 		if wanted != nil && wanted[k.key] == nil {
 			continue
 		}
-		f, t := v.FieldByIndex(k.field.Index), k.field.Type
+		f, t := k.in(v), k.field.Type
 		switch t.Kind() {
 		case reflect.Struct:
 			visit(join(path, k.key), f)
@@ -193,8 +212,8 @@ func sortedNames(m reflect.Value) []reflect.Value {
 // fill sets the declared defaults of a struct and of those inside it.
 func (d *document) fill(path string, v reflect.Value) {
 	given := d.mappings[path]
-	for _, k := range d.keysOf(v.Type()) {
-		f := v.FieldByIndex(k.field.Index)
+	for _, k := range keysOf(v.Type()) {
+		f := k.in(v)
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
 		}
@@ -254,7 +273,7 @@ func lowerHeader(name string) string {
 func (d *document) applies(path string, v reflect.Value, k *declaration) bool {
 	return len(k.only) == 0 || slices.ContainsFunc(k.only, func(c condition) bool {
 		if c.words != nil {
-			return slices.Contains(c.words, v.FieldByIndex(d.sibling(v, c.key).field.Index).String())
+			return slices.Contains(c.words, valueOf(v, c.key).String())
 		}
 		return d.has(path, v, c.key)
 	})
@@ -262,12 +281,9 @@ func (d *document) applies(path string, v reflect.Value, k *declaration) bool {
 
 // has reports whether a mapping has a key. A bool has to be true.
 func (d *document) has(path string, v reflect.Value, key string) bool {
-	f := v.FieldByIndex(d.sibling(v, key).field.Index)
+	f := valueOf(v, key)
 	return !f.IsZero() || len(d.discarded) > 0 && d.discarded[join(path, key)] || d.givenIn(path, key) && f.Kind() != reflect.Bool
 }
 
-// sibling returns the declaration of another key of a mapping.
-func (d *document) sibling(v reflect.Value, key string) *declaration {
-	keys := d.keysOf(v.Type())
-	return keys[slices.IndexFunc(keys, func(k *declaration) bool { return k.key == key })]
-}
+// valueOf returns the field of a key in a struct, which has it.
+func valueOf(v reflect.Value, key string) reflect.Value { return keyOf(v.Type(), key).in(v) }

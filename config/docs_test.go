@@ -28,7 +28,7 @@ func TestExamplesOfThePages(t *testing.T) {
 	examples := 0
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(pages(t), -1) {
 		section, _, _ := strings.Cut(m[1], ":")
-		if _, ok := fieldsOf(reflect.TypeFor[Config]())[section]; ok {
+		if keyOf(reflect.TypeFor[Config](), section) != nil {
 			examples++
 			mustParse(t, m[1], env{"ORDERS_DSN": "gate:secret@tcp(db)/shop"})
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"reflect"
 	"strconv"
 	"strings"
 )
@@ -20,7 +19,6 @@ type document struct {
 	badNames   map[string]bool           // "filters.Orders": defined, but under a rejected name
 	mappings   map[string]map[string]any // by their paths, those with fixed keys: the usable values
 	violations []Violation
-	keys       map[reflect.Type][]*declaration
 	variables  map[string]string  // from the name of a variable to the path of its key
 	uses       map[string]lockUse // of the locks, by their names; after the defaults
 }
@@ -40,7 +38,6 @@ func newDocument(file string) *document {
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
 		mappings:   make(map[string]map[string]any),
-		keys:       make(map[reflect.Type][]*declaration),
 	}
 }
 

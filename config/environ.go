@@ -21,7 +21,8 @@ const (
 // variables would contain indices.
 func (d *document) environment(tree map[string]any, getenv func(string) string) map[string]any {
 	paths := make(map[string]reflect.Type)
-	for section, t := range fieldsOf(reflect.TypeFor[Config]()) {
+	for _, k := range keysOf(reflect.TypeFor[Config]()) {
+		section, t := k.key, k.field.Type
 		switch t.Kind() {
 		case reflect.Struct, reflect.Pointer, reflect.String:
 			addLeaves(paths, t, section)
@@ -86,8 +87,8 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 		paths[path] = t
 		return
 	}
-	for key, field := range fieldsOf(t) {
-		addLeaves(paths, field, join(path, key))
+	for _, k := range keysOf(t) {
+		addLeaves(paths, k.field.Type, join(path, k.key))
 	}
 }
 

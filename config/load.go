@@ -133,7 +133,7 @@ func effective(file string, data []byte, o Options) (*Effective, error) {
 		return nil, invalid(doc.violations)
 	}
 	overrides := doc.environment(tree, o.Getenv)
-	c, err := doc.decode(tree, overrides)
+	c, err := decode(tree, overrides)
 	if err != nil {
 		return nil, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
@@ -150,7 +150,7 @@ func effective(file string, data []byte, o Options) (*Effective, error) {
 
 // decode merges the overrides into the values of the file and returns the result as a
 // [Config].
-func (d *document) decode(tree, overrides map[string]any) (*Config, error) {
+func decode(tree, overrides map[string]any) (*Config, error) {
 	v := viper.New()
 	for _, layer := range []map[string]any{tree, overrides} {
 		if err := v.MergeConfigMap(layer); err != nil {
@@ -158,17 +158,17 @@ func (d *document) decode(tree, overrides map[string]any) (*Config, error) {
 		}
 	}
 	c := &Config{}
-	for _, k := range d.keysOf(reflect.TypeFor[Config]()) {
+	for _, k := range keysOf(reflect.TypeFor[Config]()) {
 		// Of each section: what viper has of all is by flat keys, without a filter written as {}.
 		if value := v.Get(k.key); value != nil {
-			d.assign(reflect.ValueOf(c).Elem().FieldByIndex(k.field.Index), reflect.ValueOf(value))
+			assign(k.in(reflect.ValueOf(c).Elem()), reflect.ValueOf(value))
 		}
 	}
 	return c, nil
 }
 
 // assign sets a field to a value of the tree, whose scalars have the types of their fields.
-func (d *document) assign(to, from reflect.Value) {
+func assign(to, from reflect.Value) {
 	if from.Kind() == reflect.Interface {
 		from = from.Elem()
 	}
@@ -179,22 +179,22 @@ func (d *document) assign(to, from reflect.Value) {
 	switch {
 	case to.Kind() == reflect.Struct && from.Kind() == reflect.Map:
 		values := from.Interface().(map[string]any)
-		for _, k := range d.keysOf(to.Type()) {
+		for _, k := range keysOf(to.Type()) {
 			if value, has := values[k.key]; has {
-				d.assign(to.FieldByIndex(k.field.Index), reflect.ValueOf(value))
+				assign(k.in(to), reflect.ValueOf(value))
 			}
 		}
 	case to.Kind() == reflect.Map:
 		to.Set(reflect.MakeMapWithSize(to.Type(), from.Len()))
 		for name, value := range from.Seq2() {
 			entry := reflect.New(to.Type().Elem()).Elem()
-			d.assign(entry, value)
+			assign(entry, value)
 			to.SetMapIndex(name, entry)
 		}
 	case to.Kind() == reflect.Slice:
 		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
 		for i := range from.Len() {
-			d.assign(to.Index(i), from.Index(i))
+			assign(to.Index(i), from.Index(i))
 		}
 	case from.Type() == to.Type(): // unlike Convert, this copies nothing
 		to.Set(from)
@@ -217,7 +217,7 @@ func (d *document) divide(o *Options) (used, elsewhere []Violation) {
 			path = d.pathOf(v.Path)
 		}
 		section, _, _ := strings.Cut(strings.Split(path, ".")[0], "[")
-		if _, known := fieldsOf(reflect.TypeFor[Config]())[section]; !known || o.uses(path) {
+		if keyOf(reflect.TypeFor[Config](), section) == nil || o.uses(path) {
 			used = append(used, v)
 		} else {
 			elsewhere = append(elsewhere, v)

@@ -66,7 +66,7 @@ func (d *document) read(data []byte) map[string]any {
 		return nil
 	}
 	d.origins = make(map[string]origin, bytes.Count(data, []byte(":"))) // about one for each key
-	r := reader{document: d, valuesLeft: maxValues, fields: make(map[reflect.Type]map[string]reflect.Type)}
+	r := reader{document: d, valuesLeft: maxValues}
 	tree := r.structure(top, reflect.TypeFor[Config](), "", "")
 	if r.exhausted {
 		return nil // the validator would report the unread keys as missing
@@ -99,7 +99,6 @@ type reader struct {
 	*document
 	valuesLeft int // number of values before the limit
 	exhausted  bool
-	fields     map[reflect.Type]map[string]reflect.Type // see fieldsOf
 }
 
 // countValue counts one value and reports whether the reader may read it. At a limit, it
@@ -121,28 +120,23 @@ func (r *reader) countValue(line int) bool {
 
 // structure reads a mapping with fixed keys.
 func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map[string]any {
-	fields, known := r.fields[t]
-	if !known {
-		fields = fieldsOf(t)
-		r.fields[t] = fields
-	}
 	values := make(map[string]any, len(n.Content)/2)
 	r.mappings[path] = values
 	for key, value := range r.entries(n, path, shown) {
 		name := key.Value
-		field, known := fields[name]
 		at := join(path, name)
 		atShown := at
 		if shown != path {
 			atShown = join(shown, name)
 		}
-		if !known {
+		k := keyOf(t, name)
+		if k == nil {
 			r.partlyRead[path] = true
-			r.unknown(key, at, join(shown, keyText(name)), t, fields)
+			r.unknown(key, at, join(shown, keyText(name)), t)
 			continue
 		}
 		r.origins[at] = origin{line: key.Line, shown: atShown}
-		if v, ok := r.value(value, field, at, atShown); ok {
+		if v, ok := r.value(value, k.field.Type, at, atShown); ok {
 			values[name] = v
 		}
 	}

@@ -38,7 +38,7 @@ func TestStrictness(t *testing.T) {
 		{"a token", "listen: {token: hunter2}\n", []string{"1: listen.token: a token does not belong in this file: use token_file or token_env"}},
 		{"a secret", "locks: {a: {secret: x}}\nfilters: {b: {\"\": x}}\n", []string{
 			"1: locks.a.secret: a secret does not belong in this file: use secret_file or secret_env",
-			`2: filters.b."": unknown key: known here are ` + strings.Join(sortedKeys(fieldsOf(reflect.TypeFor[Filter]())), ", "),
+			`2: filters.b."": unknown key: known here are ` + strings.Join(sortedKeys(declarationsOf(reflect.TypeFor[Filter]()).byKey), ", "),
 		}},
 		{"a data source name", "sources: {a: {kind: csv, path: a, dsn: 'u:hunter2@tcp(a)/b'}}\n", []string{"1: sources.a.dsn: a data source name has a password and does not belong in this file: use dsn_file or dsn_env"}},
 		{"a key of TLS that is not read", "redis: {tls: {insecure: true}}\n", []string{"1: redis.tls.insecure: unknown key: known here are ca, cert, key, server_name"}},

@@ -71,7 +71,9 @@ func redact(n *yaml.Node, t reflect.Type, seen map[*yaml.Node]bool) {
 			var of reflect.Type
 			switch {
 			case t != nil && t.Kind() == reflect.Struct:
-				of = fieldsOf(t)[key.Value]
+				if k := keyOf(t, key.Value); k != nil {
+					of = k.field.Type
+				}
 			case t != nil && t.Kind() == reflect.Map:
 				of = t.Elem()
 			}

@@ -38,7 +38,7 @@ type keyReference struct {
 }
 
 func newReference() *keyReference {
-	r := &keyReference{schemaBuilder: schemaBuilder{document: newDocument(""), comments: readComments()}, paths: make(map[reflect.Type][]string)}
+	r := &keyReference{schemaBuilder: schemaBuilder{comments: readComments()}, paths: make(map[reflect.Type][]string)}
 	r.find(reflect.TypeFor[Config](), "")
 	return r
 }
@@ -65,7 +65,7 @@ func (r *keyReference) find(t reflect.Type, path string) {
 		return
 	}
 	r.order = append(r.order, t)
-	for _, k := range r.keysOf(t) {
+	for _, k := range keysOf(t) {
 		if inner, at := mappingOf(k.field.Type, join(path, k.key)); inner != nil {
 			r.find(inner, at)
 		}
@@ -110,7 +110,7 @@ func (r *keyReference) page() string {
 			r.out.WriteString("\nAny change takes a restart.\n")
 		}
 		r.out.WriteString("\n| key | value | default | |\n|---|---|---|---|\n")
-		for _, k := range r.keysOf(t) {
+		for _, k := range keysOf(t) {
 			text := r.of(t, k.field.Name)
 			if k.not != "" {
 				text += " Excludes `" + k.not + "`."

@@ -9,18 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fieldsOf returns the keys of a struct and their types.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	fields := make(map[string]reflect.Type)
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if key := f.Tag.Get("mapstructure"); key != "-" && key != "" {
-			fields[key] = f.Type
-		}
-	}
-	return fields
-}
-
 // resolve returns the value that an alias refers to, and other nodes unchanged.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {

@@ -15,7 +15,7 @@ type schema map[string]any
 // Schema returns the JSON Schema (2020-12) of the file, made from the declarations of its keys.
 // It refuses what is wrong with a single value. What several keys have to agree on, [Load] checks.
 func Schema() map[string]any {
-	b := schemaBuilder{document: newDocument(""), comments: readComments(), defs: make(schema)}
+	b := schemaBuilder{comments: readComments(), defs: make(schema)}
 	root := b.object(reflect.TypeFor[Config]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["title"] = "ordergate.yaml"
@@ -24,7 +24,6 @@ func Schema() map[string]any {
 }
 
 type schemaBuilder struct {
-	*document
 	comments
 	defs schema // of structs, by the names of their types
 }
@@ -59,7 +58,7 @@ func (b *schemaBuilder) object(t reflect.Type) schema {
 	s := objectOf(properties)
 	var rules []schema
 	pairs := make(schema)
-	for _, k := range b.keysOf(t) {
+	for _, k := range keysOf(t) {
 		p := b.value(k.field.Type)
 		if _, isRef := p["$ref"]; !isRef {
 			p = maps.Clone(p)
@@ -127,7 +126,7 @@ func (b *schemaBuilder) only(t reflect.Type, k *declaration) schema {
 			of = append(of, schema{"required": []string{c.key}})
 			continue
 		}
-		other := b.sibling(reflect.Zero(t), c.key)
+		other := keyOf(t, c.key)
 		words := slices.Clone(c.words)
 		for alias, word := range other.aliases {
 			if slices.Contains(words, word) {

@@ -59,7 +59,7 @@ func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf)
 		if key == "" {
 			continue
 		}
-		of := d.sibling(v, key+"_file")
+		of := keyOf(v.Type(), key+"_file")
 		visit(secretOf{
 			v.FieldByIndex(f.Index), join(path, key), join(path, of.key), cmp.Or(secretWords[key], key),
 			v.FieldByName(f.Name + "File").String(), v.FieldByName(f.Name + "Env").String(),

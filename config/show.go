@@ -63,9 +63,7 @@ func (e *Effective) WriteTo(w io.Writer) (int64, error) {
 }
 
 func (e *Effective) show() ([]Setting, *yaml.Node) {
-	d := *e.document
-	d.keys = make(map[reflect.Type][]*declaration) // the only map that showing changes
-	s := shower{document: &d, config: e.Config, getenv: e.getenv}
+	s := shower{document: e.document, config: e.Config, getenv: e.getenv}
 	root := s.mapping("", reflect.ValueOf(*e.Config))
 	return s.settings, root
 }
@@ -103,8 +101,8 @@ func (s *shower) mapping(path string, v reflect.Value) *yaml.Node {
 	if r, ok := v.Interface().(Rule); ok {
 		s.rule = &r
 	}
-	for _, k := range s.keysOf(v.Type()) {
-		f, at := v.FieldByIndex(k.field.Index), join(path, k.key)
+	for _, k := range keysOf(v.Type()) {
+		f, at := k.in(v), join(path, k.key)
 		empty := f.IsZero() || (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0
 		if empty && !s.given(at) && !k.byDefault.IsValid() || !s.applies(path, v, k) || s.isInside(v, k) && !s.given(at) {
 			continue

@@ -13,10 +13,11 @@ import (
 )
 
 // unknown reports a key without a field, and suggests a similar key.
-func (r *reader) unknown(key *yaml.Node, path, shown string, t reflect.Type, fields map[string]reflect.Type) {
+func (r *reader) unknown(key *yaml.Node, path, shown string, t reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
 	isSecret := key.Value != "" && slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("secret") == key.Value })
-	switch near := nearest(key.Value, sortedKeys(fields)); {
+	known := sortedKeys(declarationsOf(t).byKey)
+	switch near := nearest(key.Value, known); {
 	case path == "static_resources" || path == "dynamic_resources":
 		v.Message = "this is a configuration of Envoy, and none of ordergate"
 	case isSecret:
@@ -28,7 +29,7 @@ func (r *reader) unknown(key *yaml.Node, path, shown string, t reflect.Type, fie
 	case near != "":
 		v.Message += fmt.Sprintf(", did you mean %s?", near)
 	default:
-		v.Message += ": known here are " + strings.Join(sortedKeys(fields), ", ")
+		v.Message += ": known here are " + strings.Join(known, ", ")
 	}
 	r.violations = append(r.violations, v)
 }
@@ -143,9 +144,9 @@ func (d *document) unknownVariable(rest string) string {
 func (d *document) namedVariables(c *Config) (names []string) {
 	var visit func(string, reflect.Value)
 	visit = func(path string, v reflect.Value) {
-		for _, k := range d.keysOf(v.Type()) {
+		for _, k := range keysOf(v.Type()) {
 			if strings.HasSuffix(k.key, "_env") {
-				names = append(names, v.FieldByIndex(k.field.Index).String())
+				names = append(names, k.in(v).String())
 			}
 		}
 		d.eachMapping(path, v, nil, false, visit)

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"regexp"
@@ -54,7 +53,7 @@ func (v *validator) beside(checks []func(v *validator)) {
 	var wg sync.WaitGroup
 	for i, check := range checks {
 		documents[i] = *v.document
-		documents[i].violations, documents[i].keys = nil, maps.Clone(v.document.keys)
+		documents[i].violations = nil
 		wg.Go(func() { check(&validator{&documents[i], v.config}) })
 	}
 	wg.Wait()
@@ -130,7 +129,7 @@ func (v *validator) rejectMissing(path string, keys []string, format string, arg
 func (v *validator) without(path string, of any, message string, keys ...string) {
 	s := reflect.ValueOf(of).Elem()
 	for _, key := range keys {
-		if at := join(path, key); v.given(at) || !s.FieldByIndex(v.sibling(s, key).field.Index).IsZero() {
+		if at := join(path, key); v.given(at) || !valueOf(s, key).IsZero() {
 			v.reject(at, "%s", message)
 		}
 	}
@@ -230,8 +229,7 @@ func number(value any) string {
 // reference checks that a section has an entry of a name. It reports nothing if the name may belong to
 // an entry that the reader rejected.
 func (v *validator) reference(path, section, name string) {
-	file := reflect.ValueOf(v.config).Elem()
-	defined := file.FieldByIndex(v.sibling(file, section).field.Index)
+	defined := valueOf(reflect.ValueOf(v.config).Elem(), section)
 	unsure := v.unusable(section) || v.partlyRead[section] || v.badNames[join(section, name)] ||
 		defined.Len() == 0 && v.partlyRead[""]
 	if defined.MapIndex(reflect.ValueOf(name)).IsValid() || unsure {

@@ -15,8 +15,8 @@ func (v *validator) keys(path string, s reflect.Value) {
 	}
 	var misplaced []string
 	values := v.mappings[path]
-	for _, k := range v.keysOf(s.Type()) {
-		f := s.FieldByIndex(k.field.Index)
+	for _, k := range keysOf(s.Type()) {
+		f := k.in(s)
 		_, given := values[k.key]
 		if !given && f.IsZero() && k.need == "" {
 			continue
@@ -106,9 +106,9 @@ func (v *validator) text(at, text string, k *declaration) {
 
 // oneOf checks that a key has one of its words.
 func (v *validator) oneOf(path string, s reflect.Value, k *declaration) {
-	at, word, kind := join(path, k.key), s.FieldByIndex(k.field.Index).String(), ""
+	at, word, kind := join(path, k.key), k.in(s).String(), ""
 	if slices.ContainsFunc(k.choices, func(c choice) bool { return c.kinds != nil }) {
-		kind = s.FieldByIndex(v.sibling(s, "kind").field.Index).String()
+		kind = valueOf(s, "kind").String()
 	}
 	var words []string
 	var other choice // one that the word is, of another kind
@@ -130,8 +130,8 @@ func (v *validator) oneOf(path string, s reflect.Value, k *declaration) {
 
 // hasWord reports whether a key has one of its words.
 func (v *validator) hasWord(path string, s reflect.Value, key string) bool {
-	k := v.sibling(s, key)
-	word := s.FieldByIndex(k.field.Index).String()
+	k := keyOf(s.Type(), key)
+	word := k.in(s).String()
 	return !v.unusable(join(path, key)) && slices.ContainsFunc(k.choices, func(c choice) bool { return c.word == word })
 }
 
@@ -145,7 +145,7 @@ func (v *validator) misplaced(path string, s reflect.Value, k *declaration) bool
 			texts, n = append(texts, c.key), n+1
 			continue
 		}
-		other := v.sibling(s, c.key)
+		other := keyOf(s.Type(), c.key)
 		if len(k.only) == 1 && !v.applies(path, s, other) {
 			of := *k
 			of.only = other.only
