@@ -5,7 +5,6 @@ import (
 	"iter"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -51,22 +50,20 @@ var (
 	jsonTestsType      = reflect.TypeFor[JSONTests]()
 )
 
-func (r *reader) answerStatuses(n *yaml.Node, path, shown string) (any, bool) {
-	texts, ok := r.texts(n, path, shown)
+func (r *reader) answerStatuses(n *yaml.Node, path string) (any, bool) {
+	texts, ok := r.texts(n, path)
 	return texts, ok || r.discard(path)
 }
 
 // items yields a value, or those of a list, with their paths. It ends at the limit of values.
-func (r *reader) items(n *yaml.Node, path, shown string) iter.Seq2[string, *yaml.Node] {
+func (r *reader) items(n *yaml.Node, path string) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		if n.Kind != yaml.SequenceNode {
 			_ = r.countValue(n.Line) && yield(path, n)
 			return
 		}
 		for i, item := range n.Content {
-			index := "[" + strconv.Itoa(i) + "]"
-			r.origins[path+index] = origin{line: item.Line, shown: shown + index}
-			if !r.countValue(item.Line) || !yield(path+index, resolve(item)) {
+			if !r.countValue(item.Line) || !yield(r.item(path, i, item), resolve(item)) {
 				return
 			}
 		}
@@ -74,8 +71,8 @@ func (r *reader) items(n *yaml.Node, path, shown string) iter.Seq2[string, *yaml
 }
 
 // texts reads a scalar, or a list of scalars, as texts. It reports anything else.
-func (r *reader) texts(n *yaml.Node, path, shown string) (texts []string, ok bool) {
-	for at, item := range r.items(n, path, shown) {
+func (r *reader) texts(n *yaml.Node, path string) (texts []string, ok bool) {
+	for at, item := range r.items(n, path) {
 		if item.Kind != yaml.ScalarNode {
 			r.report(at, fmt.Sprintf("is %s: write a value, or a list of values", describe(item)))
 			return nil, false
@@ -99,14 +96,13 @@ func jsonText(n *yaml.Node) string {
 	return n.Value
 }
 
-func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) jsonTests(n *yaml.Node, path string) (any, bool) {
 	if n.Kind != yaml.MappingNode {
 		return r.wrong(n, path, "{member: value}, such as {resultCode: 200}")
 	}
 	tests, usable := make([]any, 0), true
-	for key, value := range r.entries(n, path, shown) {
-		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
-		r.origins[at] = origin{line: key.Line, shown: atShown}
+	for key, value := range r.entries(n, path) {
+		at := r.entry(path, key.Value, key)
 		test := map[string]any{"path": key.Value}
 		op, operand := "is", resolve(value)
 		if operand.Kind == yaml.MappingNode {
@@ -117,7 +113,7 @@ func (r *reader) jsonTests(n *yaml.Node, path, shown string) (any, bool) {
 			}
 			op, operand = operand.Content[0].Value, resolve(operand.Content[1])
 		}
-		texts, ok := r.texts(operand, at, atShown)
+		texts, ok := r.texts(operand, at)
 		switch {
 		case !ok:
 		case op == "is", op == "isnt":

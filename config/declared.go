@@ -211,7 +211,6 @@ func sortedNames(m reflect.Value) []reflect.Value {
 
 // fill sets the declared defaults of a struct and of those inside it.
 func (d *document) fill(path string, v reflect.Value) {
-	given := d.mappings[path]
 	for _, k := range keysOf(v.Type()) {
 		f := k.in(v)
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
@@ -223,10 +222,7 @@ func (d *document) fill(path string, v reflect.Value) {
 		if k.reply != nil && d.applies(path, v, k) {
 			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
-		if !k.byDefault.IsValid() || !f.IsZero() || !d.applies(path, v, k) {
-			continue
-		}
-		if _, has := given[k.key]; has {
+		if !k.byDefault.IsValid() || !f.IsZero() || d.givenIn(path, k.key) || !d.applies(path, v, k) {
 			continue
 		}
 		if f.Kind() == reflect.Slice { // each configuration has a list of its own

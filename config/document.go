@@ -14,6 +14,7 @@ import (
 type document struct {
 	file       string
 	origins    map[string]origin
+	renamed    map[string]string         // paths as the user wrote them, where they differ
 	discarded  map[string]bool           // paths of unusable values, which the reader left out
 	partlyRead map[string]bool           // paths of mappings with a key that the reader could not use
 	badNames   map[string]bool           // "filters.Orders": defined, but under a rejected name
@@ -26,7 +27,6 @@ type document struct {
 // origin is the location of a value in the file or the environment.
 type origin struct {
 	line     int    // of its key in the file
-	shown    string // its path as the user wrote it
 	variable string // the environment variable that set the value; "" without one
 }
 
@@ -37,6 +37,7 @@ func newDocument(file string) *document {
 		discarded:  make(map[string]bool),
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
+		renamed:    make(map[string]string),
 		mappings:   make(map[string]map[string]any),
 	}
 }
@@ -50,7 +51,7 @@ func (d *document) report(path, message string) {
 		if !ok {
 			continue
 		}
-		v := Violation{File: d.file, Line: p.line, Path: p.shown + path[len(around):], Message: message}
+		v := Violation{File: d.file, Line: p.line, Path: d.shown(path), Message: message}
 		if p.variable != "" {
 			v.File, v.Line, v.Path = environmentFile, 0, p.variable+path[len(around):]
 		}
@@ -62,6 +63,16 @@ func (d *document) report(path, message string) {
 		v.Line = 1
 	}
 	d.violations = append(d.violations, v)
+}
+
+// shown returns a path as the user wrote it.
+func (d *document) shown(path string) string {
+	for around := path; len(d.renamed) > 0 && around != ""; around = parent(around) {
+		if text, ok := d.renamed[around]; ok {
+			return text + path[len(around):]
+		}
+	}
+	return path
 }
 
 // given reports whether the user gave a usable value. It distinguishes an explicit zero from
@@ -93,7 +104,7 @@ func (d *document) override(path, variable string, value any) {
 	maps.DeleteFunc(d.origins, func(p string, _ origin) bool { return within(p, path) })
 	maps.DeleteFunc(d.discarded, func(p string, _ bool) bool { return within(p, path) })
 	maps.DeleteFunc(d.mappings, func(p string, _ map[string]any) bool { return within(p, path) })
-	d.origins[path] = origin{shown: path, variable: variable}
+	d.origins[path] = origin{variable: variable}
 	section := parent(path)
 	if d.mappings[section] == nil {
 		d.mappings[section] = make(map[string]any)

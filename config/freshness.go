@@ -33,10 +33,10 @@ type windowMapping struct {
 
 // freshness reads a [Freshness]. The tree of values has it as one struct, so a variable
 // replaces the file's value as a whole.
-func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) freshness(n *yaml.Node, path string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		if d, ok := r.structure(n, reflect.TypeFor[windowMapping](), path, shown)["window"].(time.Duration); ok {
+		if d, ok := r.structure(n, reflect.TypeFor[windowMapping](), path)["window"].(time.Duration); ok {
 			return Freshness{Mode: FreshnessWindow, Window: d}, true
 		}
 		if !r.partlyRead[path] && !r.discarded[join(path, "window")] {

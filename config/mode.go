@@ -87,10 +87,10 @@ var modeType, shareType = reflect.TypeFor[Mode](), reflect.TypeFor[Share]()
 // modeForms lists the valid forms for a message.
 const modeForms = ModeEnforce + ", " + ModeObserve + ", {" + ModeEnforce + ": 10%}, {" + ModeEnforce + ": {header: x-canary}}"
 
-func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) mode(n *yaml.Node, path string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		if s, ok := r.structure(n, modeType, path, shown)[ModeEnforce].(Share); ok {
+		if s, ok := r.structure(n, modeType, path)[ModeEnforce].(Share); ok {
 			return Mode{Word: ModeEnforce, Share: s}, true
 		}
 		if !r.partlyRead[path] && !r.discarded[join(path, ModeEnforce)] {
@@ -105,10 +105,10 @@ func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
 }
 
 // share reads a [Share]. It rejects 0%, which is a misunderstanding.
-func (r *reader) share(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) share(n *yaml.Node, path string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		values := r.structure(n, shareType, path, shown)
+		values := r.structure(n, shareType, path)
 		if r.partlyRead[path] {
 			break
 		}

@@ -411,9 +411,9 @@ var (
 	onceStatusType = reflect.TypeFor[OnceStatus]()
 )
 
-func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) onceParts(n *yaml.Node, path string) (any, bool) {
 	parts := make([]string, 0)
-	for at, item := range r.items(n, path, shown) {
+	for at, item := range r.items(n, path) {
 		switch {
 		case item.Kind == yaml.ScalarNode && item.ShortTag() == "!!str":
 			parts = append(parts, strings.ToLower(item.Value))
@@ -431,12 +431,12 @@ func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
 	return parts, true
 }
 
-func (r *reader) onceNames(n *yaml.Node, path, shown string) (any, bool) {
+func (r *reader) onceNames(n *yaml.Node, path string) (any, bool) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Value == "true":
 		return []string{OnceAll}, true
 	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
-		return r.list(n, reflect.TypeFor[string](), path, shown), true
+		return r.list(n, reflect.TypeFor[string](), path), true
 	}
 	return r.wrong(n, path, "true, or a list of names")
 }

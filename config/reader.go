@@ -67,7 +67,7 @@ func (d *document) read(data []byte) map[string]any {
 	}
 	d.origins = make(map[string]origin, bytes.Count(data, []byte(":"))) // about one for each key
 	r := reader{document: d, valuesLeft: maxValues}
-	tree := r.structure(top, reflect.TypeFor[Config](), "", "")
+	tree := r.structure(top, reflect.TypeFor[Config](), "")
 	if r.exhausted {
 		return nil // the validator would report the unread keys as missing
 	}
@@ -119,24 +119,20 @@ func (r *reader) countValue(line int) bool {
 }
 
 // structure reads a mapping with fixed keys.
-func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map[string]any {
+func (r *reader) structure(n *yaml.Node, t reflect.Type, path string) map[string]any {
 	values := make(map[string]any, len(n.Content)/2)
 	r.mappings[path] = values
-	for key, value := range r.entries(n, path, shown) {
+	for key, value := range r.entries(n, path) {
 		name := key.Value
-		at := join(path, name)
-		atShown := at
-		if shown != path {
-			atShown = join(shown, name)
-		}
 		k := keyOf(t, name)
 		if k == nil {
 			r.partlyRead[path] = true
-			r.unknown(key, at, join(shown, keyText(name)), t)
+			r.unknown(key, path, t)
 			continue
 		}
-		r.origins[at] = origin{line: key.Line, shown: atShown}
-		if v, ok := r.value(value, k.field.Type, at, atShown); ok {
+		at := join(path, name)
+		r.origins[at] = origin{line: key.Line}
+		if v, ok := r.value(value, k.field.Type, at); ok {
 			values[name] = v
 		}
 	}
@@ -144,22 +140,21 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map
 }
 
 // named reads a mapping whose keys are names chosen by the user.
-func (r *reader) named(n *yaml.Node, t reflect.Type, path, shown string) map[string]any {
+func (r *reader) named(n *yaml.Node, t reflect.Type, path string) map[string]any {
 	values := make(map[string]any)
 	index := 0
-	for key, value := range r.entries(n, path, shown) {
-		name := key.Value
-		atShown := join(shown, keyText(name))
-		if problem := nameProblem(name); problem != "" {
+	for key, value := range r.entries(n, path) {
+		name, problem := key.Value, nameProblem(key.Value)
+		if problem != "" {
 			r.badNames[join(path, name)] = true
 			name = "#" + strconv.Itoa(index)
-			r.origins[join(path, name)] = origin{line: key.Line, shown: atShown}
-			r.report(join(path, name), problem)
 		}
 		index++
-		at := join(path, name)
-		r.origins[at] = origin{line: key.Line, shown: atShown}
-		v, ok := r.value(value, t, at, atShown)
+		at := r.entry(path, name, key)
+		if problem != "" {
+			r.report(at, problem)
+		}
+		v, ok := r.value(value, t, at)
 		if !ok {
 			v = map[string]any{} // keep the name, so that references to it stay valid
 		}
@@ -168,9 +163,26 @@ func (r *reader) named(n *yaml.Node, t reflect.Type, path, shown string) map[str
 	return values
 }
 
+// entry records where an entry with a name of the user's is, and returns its path.
+func (r *reader) entry(path, name string, key *yaml.Node) string {
+	at := join(path, name)
+	r.origins[at] = origin{line: key.Line}
+	if text := keyText(key.Value); text != name {
+		r.renamed[at] = join(r.shown(path), text)
+	}
+	return at
+}
+
+// item records where an item of a list is, and returns its path.
+func (r *reader) item(path string, index int, n *yaml.Node) string {
+	at := path + "[" + strconv.Itoa(index) + "]"
+	r.origins[at] = origin{line: n.Line}
+	return at
+}
+
 // entries yields the keys of a mapping with their values. It reports and skips keys that are
 // not scalars, merge keys and repeated keys.
-func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node, *yaml.Node] {
+func (r *reader) entries(n *yaml.Node, path string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		seen := make(map[string]int) // from a key to its line
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -191,10 +203,10 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 				}
 				continue
 			}
-			where := Violation{File: r.file, Line: n.Content[i].Line, Path: join(shown, keyText(key.Value))}
+			where := Violation{File: r.file, Line: n.Content[i].Line, Path: join(r.shown(path), keyText(key.Value))}
 			switch {
 			case key.Kind != yaml.ScalarNode:
-				where.Path = shown
+				where.Path = r.shown(path)
 				where.Message = fmt.Sprintf("a key is %s: keys are plain words", describe(key))
 			case repeated && key.ShortTag() != "!!merge":
 				where.Message = fmt.Sprintf("is given twice, first in line %d", first)
@@ -213,12 +225,11 @@ var parametersType, queryType = reflect.TypeFor[map[string]string](), reflect.Ty
 
 // parameters reads such a mapping, for which viper must have no map of any values: it would fold the
 // names.
-func (r *reader) parameters(n *yaml.Node, t reflect.Type, path, shown string) any {
+func (r *reader) parameters(n *yaml.Node, t reflect.Type, path string) any {
 	values := reflect.MakeMap(t)
-	for key, value := range r.entries(n, path, shown) {
-		at, atShown := join(path, key.Value), join(shown, keyText(key.Value))
-		r.origins[at] = origin{line: key.Line, shown: atShown}
-		if v, ok := r.value(value, t.Elem(), at, atShown); ok {
+	for key, value := range r.entries(n, path) {
+		at := r.entry(path, key.Value, key)
+		if v, ok := r.value(value, t.Elem(), at); ok {
 			values.SetMapIndex(reflect.ValueOf(key.Value), reflect.ValueOf(v).Convert(t.Elem()))
 		} else {
 			r.partlyRead[path] = true
@@ -236,7 +247,7 @@ var learnType = reflect.TypeFor[Learn]()
 const learnTable = "table"
 
 // value reads one value. For an unusable value, it reports a violation and returns false.
-func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, bool) {
+func (r *reader) value(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 	n = resolve(n)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -246,41 +257,41 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		problem = "has no value: give it one or remove the key"
 	case t == freshnessType:
-		return r.freshness(n, path, shown)
+		return r.freshness(n, path)
 	case t == onceStatusType && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int":
 		return n.Value, true
 	case t == idMaxType && n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float"): // a float beyond 64 bits
 		return n.Value, true
 	case t == oncePartsType:
-		return r.onceParts(n, path, shown)
+		return r.onceParts(n, path)
 	case t == answerStatusesType:
-		return r.answerStatuses(n, path, shown)
+		return r.answerStatuses(n, path)
 	case t == jsonTestsType:
-		return r.jsonTests(n, path, shown)
+		return r.jsonTests(n, path)
 	case t == learnType && n.Kind == yaml.ScalarNode:
 		if n.Value == learnTable {
 			return map[string]any{learnTable: true}, true
 		}
 		problem = fmt.Sprintf("is %s: write %s, or a mapping with response_json or response_header", describe(n), learnTable)
 	case t == onceNamesType:
-		return r.onceNames(n, path, shown)
+		return r.onceNames(n, path)
 	case t == modeType:
-		return r.mode(n, path, shown)
+		return r.mode(n, path)
 	case t == shareType:
-		return r.share(n, path, shown)
+		return r.share(n, path)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
-		return r.structure(n, t, path, shown), true
+		return r.structure(n, t, path), true
 	case (t == queryType || t == parametersType) && n.Kind == yaml.MappingNode:
-		return r.parameters(n, t, path, shown), true
+		return r.parameters(n, t, path), true
 	case t == queryType.Elem() && n.Kind == yaml.ScalarNode:
-		text, ok := r.value(n, reflect.TypeFor[string](), path, shown)
+		text, ok := r.value(n, reflect.TypeFor[string](), path)
 		return []string{fmt.Sprint(text)}, ok
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
-		return r.named(n, t.Elem(), path, shown), true
+		return r.named(n, t.Elem(), path), true
 	case t == idsType && n.Kind == yaml.MappingNode:
-		return []any{r.structure(n, t.Elem(), path, shown)}, true
+		return []any{r.structure(n, t.Elem(), path)}, true
 	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
-		return r.list(n, t.Elem(), path, shown), true
+		return r.list(n, t.Elem(), path), true
 	case kind == reflect.Struct || kind == reflect.Map:
 		problem = fmt.Sprintf("is %s: it has to be a mapping%s", describe(n), asMapping(n, t))
 	case t == idsType:
@@ -337,20 +348,13 @@ func (r *reader) wrong(n *yaml.Node, path, forms string) (any, bool) {
 
 // list reads a list. It replaces an unusable item with an empty one, so that the other items
 // keep the indices of the file.
-func (r *reader) list(n *yaml.Node, t reflect.Type, path, shown string) any {
+func (r *reader) list(n *yaml.Node, t reflect.Type, path string) any {
 	texts, mappings := make([]string, 0), make([]any, 0)
 	for i, item := range n.Content {
 		if !r.countValue(item.Line) {
 			break
 		}
-		index := "[" + strconv.Itoa(i) + "]"
-		at := path + index
-		atShown := at
-		if shown != path {
-			atShown = shown + index
-		}
-		r.origins[at] = origin{line: item.Line, shown: atShown}
-		v, ok := r.value(item, t, at, atShown)
+		v, ok := r.value(item, t, r.item(path, i, item))
 		switch {
 		case t.Kind() == reflect.String && ok:
 			texts = append(texts, v.(string))

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"reflect"
 	"slices"
@@ -84,7 +83,7 @@ func (s *shower) leaf(path string, n *yaml.Node) *yaml.Node {
 	if strings.HasSuffix(path, "_env") && s.getenv != nil && s.getenv(n.Value) == "" && !mayShow("_env", n.Value) {
 		hide(n)
 	}
-	set := Setting{Path: cmp.Or(o.shown, path), Line: o.line, Variable: o.variable}
+	set := Setting{Path: s.shown(path), Line: o.line, Variable: o.variable}
 	if err := n.Decode(&set.Value); err != nil {
 		set.Value = n.Value
 	}

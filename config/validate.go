@@ -157,14 +157,6 @@ func (v *validator) required(path, key string, has bool, what string) bool {
 	return false
 }
 
-// shown returns a path as the user wrote it.
-func (v *validator) shown(path string) string {
-	if p, ok := v.origins[path]; ok && p.shown != "" {
-		return p.shown
-	}
-	return path
-}
-
 var (
 	validName    = lazily(nameForm)
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
