@@ -47,6 +47,7 @@ type declaration struct {
 	with      []string // the key, and what it is; nil: none
 	form      string
 	looks     form
+	isLower   bool // it becomes lower case
 	of        string
 	items     int // 0: any number
 	itemsAre  string
@@ -60,6 +61,7 @@ type declaration struct {
 // it is given.
 type condition struct {
 	key   string
+	of    *declaration // that of the key
 	words []string
 }
 
@@ -74,8 +76,9 @@ func (k *declaration) in(v reflect.Value) reflect.Value { return v.Field(k.field
 
 // declarations are those of a struct, in the order of its fields.
 type declarations struct {
-	inOrder []*declaration
-	byKey   map[string]*declaration
+	inOrder  []*declaration
+	byKey    map[string]*declaration
+	mappings []*declaration // of mappings, lists of them, and named entries
 }
 
 // declared has the declarations of each struct that was asked for: they never change.
@@ -106,6 +109,7 @@ func declarationsOf(t reflect.Type) *declarations {
 		if with := f.Tag.Get("with"); with != "" {
 			k.with = strings.SplitN(with, ", ", 2)
 		}
+		k.isLower = strings.HasSuffix(k.form, "header") || k.form == "lower"
 		k.looks, k.of, k.twice, k.empty = forms[k.form], f.Tag.Get("of"), f.Tag.Get("twice"), f.Tag.Get("empty")
 		if items, are, some := strings.Cut(f.Tag.Get("items"), " "); some {
 			k.items, _ = strconv.Atoi(items)
@@ -155,45 +159,53 @@ func declarationsOf(t reflect.Type) *declarations {
 		}
 		keys.inOrder = append(keys.inOrder, k)
 		keys.byKey[key] = k
+		if hasMappings(f.Type) {
+			keys.mappings = append(keys.mappings, k)
+		}
+	}
+	for _, k := range keys.inOrder {
+		for i := range k.only {
+			k.only[i].of = keys.byKey[k.only[i].key]
+		}
 	}
 	declared.Store(t, keys)
 	return keys
 }
 
+// hasMappings reports whether a key has a mapping with fixed keys, a list of them, or named entries.
+func hasMappings(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
 // eachMapping calls visit for the mappings inside a struct, with their paths: those with a key in
 // wanted, or all if that is nil. It stores changed entries of maps if store is set.
 func (d *document) eachMapping(path string, v reflect.Value, wanted map[string]any, store bool, visit func(string, reflect.Value)) {
-	for _, k := range keysOf(v.Type()) {
-		if wanted != nil && wanted[k.key] == nil {
+	for _, k := range declarationsOf(v.Type()).mappings {
+		f := k.in(v)
+		if f.Kind() != reflect.Struct && f.IsZero() || wanted != nil && wanted[k.key] == nil {
 			continue
 		}
-		f, t := k.in(v), k.field.Type
-		switch t.Kind() {
+		at := join(path, k.key)
+		switch f.Kind() {
 		case reflect.Struct:
-			visit(join(path, k.key), f)
+			visit(at, f)
 		case reflect.Pointer:
-			if t.Elem().Kind() == reflect.Struct && !f.IsNil() {
-				visit(join(path, k.key), f.Elem())
-			}
+			visit(at, f.Elem())
 		case reflect.Slice:
-			if t.Elem().Kind() != reflect.Struct {
-				continue
-			}
-			at := join(path, k.key)
 			for i := range f.Len() {
 				item := at + "[" + strconv.Itoa(i) + "]"
-				if t == idsType {
+				if f.Type() == idsType {
 					item = d.idPath(path, i, f.Len())
 				}
 				visit(item, f.Index(i))
 			}
 		case reflect.Map:
-			if t.Elem().Kind() != reflect.Struct {
-				continue
-			}
-			at := join(path, k.key)
 			for _, name := range sortedNames(f) {
-				entry := reflect.New(t.Elem()).Elem()
+				entry := reflect.New(f.Type().Elem()).Elem()
 				entry.Set(f.MapIndex(name))
 				visit(join(at, name.String()), entry)
 				if store {
@@ -216,7 +228,7 @@ func (d *document) fill(path string, v reflect.Value) {
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
 			f.SetString(k.aliases[f.String()])
 		}
-		if (strings.HasSuffix(k.form, "header") || k.form == "lower") && !f.IsZero() {
+		if k.isLower && !f.IsZero() {
 			lower(f, k.form)
 		}
 		if k.reply != nil && d.applies(path, v, k) {
@@ -269,7 +281,7 @@ func lowerHeader(name string) string {
 func (d *document) applies(path string, v reflect.Value, k *declaration) bool {
 	return len(k.only) == 0 || slices.ContainsFunc(k.only, func(c condition) bool {
 		if c.words != nil {
-			return slices.Contains(c.words, valueOf(v, c.key).String())
+			return slices.Contains(c.words, c.of.in(v).String())
 		}
 		return d.has(path, v, c.key)
 	})

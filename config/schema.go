@@ -69,7 +69,7 @@ func (b *schemaBuilder) object(t reflect.Type) schema {
 		b.limit(p, t, k)
 		properties[k.key] = p
 		if len(k.only) > 0 {
-			rules = append(rules, b.only(t, k))
+			rules = append(rules, b.only(k))
 		}
 		if k.with != nil {
 			pairs[k.key] = k.with[:1]
@@ -119,14 +119,14 @@ func (b *schemaBuilder) limit(p schema, t reflect.Type, k *declaration) {
 }
 
 // only returns the rule of a key that is for some mappings.
-func (b *schemaBuilder) only(t reflect.Type, k *declaration) schema {
+func (b *schemaBuilder) only(k *declaration) schema {
 	var of []schema
 	for _, c := range k.only {
 		if c.words == nil {
 			of = append(of, schema{"required": []string{c.key}})
 			continue
 		}
-		other := keyOf(t, c.key)
+		other := c.of
 		words := slices.Clone(c.words)
 		for alias, word := range other.aliases {
 			if slices.Contains(words, word) {

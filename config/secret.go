@@ -94,20 +94,17 @@ func (c *Config) readSecrets(doc *document, o Options) {
 		}
 		s.field.SetString(secret)
 	}, func(path string, v reflect.Value) {
+		if !o.uses(path) {
+			return
+		}
 		report := func(key, message string) { doc.report(join(path, key), message) }
 		switch of := v.Interface().(type) {
 		case TLS:
-			if o.uses(path) {
-				checkFiles(of.CA, of.Cert, of.Key, report)
-			}
+			checkFiles(of.CA, of.Cert, of.Key, report)
 		case ListenTLS:
-			if o.uses(path) {
-				checkFiles(of.CA, of.Cert, of.Key, report)
-			}
+			checkFiles(of.CA, of.Cert, of.Key, report)
 		case Source:
-			if o.uses(path) {
-				of.checkTable(doc, path, o)
-			}
+			of.checkTable(doc, path, o)
 		}
 	})
 }

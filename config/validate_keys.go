@@ -18,7 +18,7 @@ func (v *validator) keys(path string, s reflect.Value) {
 	for _, k := range keysOf(s.Type()) {
 		f := k.in(s)
 		_, given := values[k.key]
-		if !given && f.IsZero() && k.need == "" {
+		if !given && k.need == "" && (v.file != "" || f.IsZero()) {
 			continue
 		}
 		at := join(path, k.key)
@@ -145,7 +145,7 @@ func (v *validator) misplaced(path string, s reflect.Value, k *declaration) bool
 			texts, n = append(texts, c.key), n+1
 			continue
 		}
-		other := keyOf(s.Type(), c.key)
+		other := c.of
 		if len(k.only) == 1 && !v.applies(path, s, other) {
 			of := *k
 			of.only = other.only
