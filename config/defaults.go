@@ -35,7 +35,7 @@ func (c *Config) ensureDefaults(doc *document) {
 		r.Addresses = []string{"127.0.0.1:6379"}
 	}
 	for name, f := range c.Filters {
-		f.ensureDefaults(doc, join("filters", name), name, filterSettings{withRedis: c.Redis != nil, withTable: c.hasTable(f)})
+		f.ensureDefaults(doc, join("filters", name), name, c)
 		c.Filters[name] = f
 	}
 	for name, l := range c.Locks {
@@ -101,12 +101,9 @@ func (c *Config) hasFeed(f Filter) bool {
 // 1.5. Larger growth is either a mistake in the capacity, which an operator should see, or a flood.
 const mostTimes = 16
 
-// filterSettings are the other parts of the file on which the defaults of a filter depend.
-type filterSettings struct{ withRedis, withTable bool }
-
-func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSettings) {
+func (f *Filter) ensureDefaults(doc *document, path, name string, c *Config) {
 	freshness := Freshness{Mode: FreshnessNone}
-	if file.withRedis {
+	if c.Redis != nil {
 		freshness = Freshness{Mode: FreshnessWindow, Window: DefaultWindow}
 	}
 	fill(doc, path, "freshness", &f.Freshness, freshness)
@@ -130,18 +127,12 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 		verify = VerifyOff
 	}
 	fill(doc, path, "verify", &f.Verify, verify)
-	f.ensureDefaultsOfLog(doc, path, file)
-}
-
-// ensureDefaultsOfLog sets the defaults of the change log, of shared loads and of reconciling.
-// The defaults of segments have to be set before.
-func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSettings) {
-	keep := 0
-	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; file.withTable && !byArrival {
+	withTable, keep := c.hasTable(*f), 0
+	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; withTable && !byArrival {
 		keep = 100_000
 	}
 	fill(doc, path+".change_log", "keep", &f.ChangeLog.Keep, keep)
-	share := file.withRedis && file.withTable && f.InRedis() == ""
+	share := c.Redis != nil && withTable && f.InRedis() == ""
 	fill(doc, path, "share_load", &f.ShareLoad, &share)
 }
 

@@ -23,24 +23,14 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 	paths := make(map[string]reflect.Type)
 	for _, k := range keysOf(reflect.TypeFor[Config]()) {
 		section, t := k.key, k.field.Type
-		switch t.Kind() {
-		case reflect.Struct, reflect.Pointer, reflect.String:
+		if t.Kind() != reflect.Map {
 			addLeaves(paths, t, section)
-		case reflect.Slice:
-			if t.Elem().Kind() == reflect.String {
-				addLeaves(paths, t, section)
-			}
-		case reflect.Map:
-			leaves := make(map[string]reflect.Type) // of one entry
-			addLeaves(leaves, t.Elem(), "")
-			entries, _ := tree[section].(map[string]any) // nil if the file lacks the section
-			for name := range entries {
-				if nameProblem(name) != "" {
-					continue
-				}
-				for leaf, t := range leaves {
-					paths[join(section, name)+"."+leaf] = t
-				}
+			continue
+		}
+		entries, _ := tree[section].(map[string]any) // nil if the file lacks the section
+		for name := range entries {
+			if nameProblem(name) == "" {
+				addLeaves(paths, t.Elem(), join(section, name))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ func (r *reader) freshness(n *yaml.Node, path string) (any, bool) {
 		}
 		r.report(path, problem)
 	default:
-		r.report(path, fmt.Sprintf("is %s: write one of %s", describe(n), freshnessForms))
+		return r.wrong(n, path, "one of "+freshnessForms)
 	}
 	return nil, r.discard(path)
 }

@@ -181,7 +181,7 @@ func shareHeaderProblem(name string) string {
 }
 
 // mode checks the mode of a rule, and the share of it that is enforced.
-func (v *validator) mode(path string, r Rule) {
+func (v *validator) mode(path string, r *Rule) {
 	v.choice(path, r.Mode.Word, ModeEnforce, ModeObserve)
 	s, at := r.Mode.Share, path+"."+ModeEnforce
 	if s == (Share{}) {
@@ -220,7 +220,8 @@ func (v *validator) mode(path string, r Rule) {
 // with the same key count as one.
 func (v *validator) sharesAgree(c *Config) {
 	first := make(map[string]int) // by the lock's key
-	for i, r := range c.Rules {
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		for _, name := range locksOf(r) {
 			l, known := c.Locks[name]
 			if !known {
@@ -231,7 +232,7 @@ func (v *validator) sharesAgree(c *Config) {
 				first[l.Key] = i
 				continue
 			}
-			if o := c.Rules[before]; o.Mode != r.Mode && (o.Mode.IsPartial() || r.Mode.IsPartial()) {
+			if o := &c.Rules[before]; o.Mode != r.Mode && (o.Mode.IsPartial() || r.Mode.IsPartial()) {
 				v.reject(rulePath(i)+".mode", "%s differs from %s of %s, which takes the same lock, %s: an order is enforced by all rules of its lock, or by none",
 					r.Mode, o.Mode, quote(o.Name), name)
 				break
@@ -241,7 +242,7 @@ func (v *validator) sharesAgree(c *Config) {
 }
 
 // locksOf returns the names of the locks of orders that a rule takes, and of its limit.
-func locksOf(r Rule) (names []string) {
+func locksOf(r *Rule) (names []string) {
 	if name := r.OrderLock(); name != "" {
 		names = append(names, name)
 	}

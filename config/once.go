@@ -290,7 +290,7 @@ func (c *Config) completeForget() {
 // instance may keep answers for longer than those of this file.
 const minMark = 24 * time.Hour
 
-func (v *validator) onceRules(path string, r Rule) {
+func (v *validator) onceRules(path string, r *Rule) {
 	order, orderAt := r.ByOrder()
 	key, keyAt := r.ByKey()
 	if r.Once != nil && r.Settle != nil && r.Settle.Once != nil && len(r.Once.By) == 0 {
@@ -310,7 +310,7 @@ func (v *validator) onceRules(path string, r Rule) {
 	}
 }
 
-func (v *validator) onceByOrder(path string, o *Once, r Rule) {
+func (v *validator) onceByOrder(path string, o *Once, r *Rule) {
 	lock, defined := v.config.Locks[r.OrderLock()]
 	switch {
 	case r.Settle == nil:
@@ -336,7 +336,7 @@ func (v *validator) onceByOrder(path string, o *Once, r Rule) {
 	v.once(path, o)
 }
 
-func (v *validator) forget(path string, o *Once, r Rule) {
+func (v *validator) forget(path string, o *Once, r *Rule) {
 	if r.Lookup == nil && (len(o.Forget) == 0 || slices.Equal(o.Forget, OnceNames{OnceAll})) && v.given(path+".forget") {
 		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
 	}

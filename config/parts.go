@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"regexp/syntax"
 	"slices"
 	"strings"
 
@@ -101,7 +100,7 @@ const maxParts = 4
 // maxComposedID is the length of the longest ID with its parts, in bytes.
 const maxComposedID = orderid.MaxBytes
 
-func (v *validator) parts(path string, r Rule) {
+func (v *validator) parts(path string, r *Rule, entries []*entry) {
 	at := path + ".parts"
 	if n := len(r.Parts); n > 0 && n <= maxParts && n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs {
 		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
@@ -110,7 +109,7 @@ func (v *validator) parts(path string, r Rule) {
 		v.reject(join(at, partID), "%s is the order's ID: give the part another name", partID)
 	}
 	ofParts, ofOrders := 0, 0 // lengths of the longest IDs
-	for _, e := range v.entries(path, &r) {
+	for _, e := range entries {
 		length := e.id.MaxLength
 		if e.id.Format == FormatUUID {
 			length = len("00000000-0000-0000-0000-000000000000")
@@ -120,9 +119,6 @@ func (v *validator) parts(path string, r Rule) {
 			ofOrders = max(ofOrders, length)
 		case ofPart:
 			ofParts += length + 1 // the slash
-			if re, err := syntax.Parse(e.id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
-				v.reject(e.path+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
-			}
 		}
 	}
 	if n := ofParts + ofOrders; ofParts > 0 && n > maxComposedID && ofOrders <= maxComposedID {
@@ -133,7 +129,7 @@ func (v *validator) parts(path string, r Rule) {
 
 // partsComplete checks that the rule's parts are those in the key of its lock and those of its
 // filter. Otherwise the orders of two tenants would share a lock or an entry.
-func (v *validator) partsComplete(path string, r Rule) {
+func (v *validator) partsComplete(path string, r *Rule) {
 	var inKey, inFilter []string
 	if lock := r.OrderLock(); lock != "" {
 		at := join("locks", lock)
@@ -158,7 +154,7 @@ func (v *validator) partsComplete(path string, r Rule) {
 	}
 }
 
-func (v *validator) sameParts(path string, r Rule, others []string, where, advice string) {
+func (v *validator) sameParts(path string, r *Rule, others []string, where, advice string) {
 	for _, name := range sortedKeys(r.Parts) {
 		if !slices.Contains(others, name) && nameProblem(name) == "" {
 			v.reject(join(path+".parts", name), "is not "+strings.ReplaceAll(where, "%", "%%")+", so "+advice, name)
@@ -172,7 +168,7 @@ func (v *validator) sameParts(path string, r Rule, others []string, where, advic
 }
 
 // limitWithoutParts rejects a part in the key of a limit's lock, which has the limit's ID only.
-func (v *validator) limitWithoutParts(path string, r Rule) {
+func (v *validator) limitWithoutParts(path string, r *Rule) {
 	l, ok := v.config.Locks[r.Settle.Limit.Lock]
 	if !ok {
 		return

@@ -129,10 +129,7 @@ func FileSecrets(data []byte, environ []string) (secrets []string) {
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
 		values[name] = value
-		if strings.HasPrefix(name, variablePrefix) && secretName.MatchString(name) && !strings.HasSuffix(name, "_FILE") && !strings.HasSuffix(name, "_ENV") {
-			secrets = append(secrets, value)
-		}
-		if strings.HasPrefix(name, variablePrefix) && (strings.HasSuffix(name, "_FILE") || strings.HasSuffix(name, "_ENV")) {
+		if strings.HasPrefix(name, variablePrefix) {
 			secrets = append(secrets, namedSecret(strings.ToLower(name), value, values)...)
 		}
 	}

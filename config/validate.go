@@ -25,9 +25,9 @@ func (c *Config) Validate() error {
 
 func (c *Config) validate(doc *document) {
 	v := &validator{document: doc, config: c}
-	for i, r := range c.Rules {
-		if r.Pass {
-			v.pass(rulePath(i), r)
+	for i := range c.Rules {
+		if c.Rules[i].Pass {
+			v.pass(rulePath(i), &c.Rules[i])
 		}
 	}
 	checks := []func(v *validator){
@@ -37,7 +37,7 @@ func (c *Config) validate(doc *document) {
 	for from := 0; from < len(c.Rules); from += rulesAtOnce {
 		checks = append(checks, func(v *validator) {
 			for i := from; i < min(from+rulesAtOnce, len(c.Rules)); i++ {
-				v.rule(rulePath(i), c.Rules[i])
+				v.rule(rulePath(i), &c.Rules[i])
 			}
 		})
 	}

@@ -14,7 +14,8 @@ import (
 
 const maxDigits = 64 // bytes; no backend counts with longer numbers
 
-func (v *validator) format(path string, id ID) {
+func (v *validator) format(e *entry) {
+	path, id := e.path, e.id
 	longest := orderid.MaxBytes // an ID becomes part of a Redis key
 	if id.Format != FormatPattern {
 		longest = maxDigits
@@ -27,7 +28,7 @@ func (v *validator) format(path string, id ID) {
 		}
 	}
 	v.max(path, id)
-	v.pattern(path, id)
+	v.pattern(e)
 	v.time(path, id)
 }
 
@@ -75,7 +76,7 @@ func (m IDMax) Digits() string {
 	return strings.ReplaceAll(string(m), "_", "")
 }
 
-func (v *validator) max(path string, id ID) {
+func (v *validator) max(path string, id *ID) {
 	at := path + ".max"
 	switch digits := id.Max.Digits(); {
 	case id.Max == "" && !v.given(at) || id.Format == FormatUUID || id.Format == FormatPattern:
@@ -86,11 +87,12 @@ func (v *validator) max(path string, id ID) {
 	}
 }
 
-func (v *validator) pattern(path string, id ID) {
+func (v *validator) pattern(e *entry) {
+	id := e.id
 	if id.Format != FormatPattern || id.Pattern == "" {
 		return
 	}
-	at := path + ".pattern"
+	at := e.path + ".pattern"
 	re, err := syntax.Parse(id.Pattern, syntax.Perl)
 	if err == nil {
 		// The gate compiles this longer form, which alone may be too deep or too large.
@@ -98,8 +100,13 @@ func (v *validator) pattern(path string, id ID) {
 	}
 	if err != nil {
 		v.notRegexp(at, err)
-	} else if asksFor(re, isBrace) {
+		return
+	}
+	if asksFor(re, "{}") {
 		v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
+	}
+	if e.role == ofPart && asksFor(re, "/") {
+		v.reject(at, "asks for a slash, and no part has any: it separates the parts of an ID")
 	}
 }
 
@@ -107,25 +114,23 @@ func (v *validator) notRegexp(path string, err error) {
 	v.reject(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
 
-// asksFor reports whether a part of an expression matches only such characters.
-func asksFor(re *syntax.Regexp, is func(rune) bool) bool {
+// asksFor reports whether a part of an expression matches only these characters.
+func asksFor(re *syntax.Regexp, these string) bool {
 	switch re.Op {
 	case syntax.OpLiteral:
-		return slices.ContainsFunc(re.Rune, is)
+		return strings.ContainsAny(string(re.Rune), these)
 	case syntax.OpCharClass:
 		for i := 0; i < len(re.Rune); i += 2 {
-			if re.Rune[i] != re.Rune[i+1] || !is(re.Rune[i]) {
+			if re.Rune[i] != re.Rune[i+1] || !strings.ContainsRune(these, re.Rune[i]) {
 				return false
 			}
 		}
 		return len(re.Rune) > 0
 	}
-	return slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return asksFor(sub, is) })
+	return slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return asksFor(sub, these) })
 }
 
-func isBrace(r rune) bool { return r == '{' || r == '}' }
-
-func (v *validator) time(path string, id ID) {
+func (v *validator) time(path string, id *ID) {
 	at := path + ".time"
 	switch {
 	case v.discarded[path+".format"]:
@@ -141,7 +146,7 @@ func (v *validator) time(path string, id ID) {
 // epochDigits are the units of an epoch of format timestamped, and the digits of a count.
 var epochDigits = map[string]int{"ms": 13, "s": 10}
 
-func (v *validator) date(path string, id ID) {
+func (v *validator) date(path string, id *ID) {
 	at, t := path+".time", id.Time
 	key, value, length := ".layout", t.Layout, len(t.Layout)
 	if t.Epoch != "" || v.given(at+".epoch") {

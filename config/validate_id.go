@@ -142,12 +142,12 @@ func (v *validator) locations(e *entry) (all []location) {
 }
 
 // ids checks the IDs of a rule without pass, and returns their locations.
-func (v *validator) ids(path string, r *Rule) (all []location) {
+func (v *validator) ids(path string, r *Rule, entries []*entry) (all []location) {
 	needed := r.Create == nil && !r.IsBy() && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
 	if at := path + ".id"; len(r.IDs) == 0 && needed && !v.given(at) {
 		v.rejectMissing(at, idKeys, "%s", ofOrder.none)
 	}
-	for _, e := range v.entries(path, r) {
+	for _, e := range entries {
 		isOrder := e.role == ofOrder
 		if limit := path + ".settle.limit"; e.role == ofLimit && v.given(limit) && !v.given(e.path) {
 			v.rejectMissing(limit, []string{"id"}, "id is missing: name the location of the ID that is limited")
@@ -171,7 +171,7 @@ func (v *validator) ids(path string, r *Rule) (all []location) {
 			v.reject(e.path+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, len(r.IDs)))
 		}
 		if e.role != ofToken {
-			v.format(e.path, *e.id)
+			v.format(e)
 		}
 	}
 	v.idsAgree(path, r.IDs[:min(len(r.IDs), maxIDs)])

@@ -104,7 +104,7 @@ func (v *validator) quorum(path string, l Lock) {
 	}
 }
 
-func (v *validator) limit(path string, r Rule) {
+func (v *validator) limit(path string, r *Rule) {
 	l, at := r.Settle.Limit, path+".settle.limit"
 	if l == nil {
 		return

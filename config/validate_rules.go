@@ -15,7 +15,7 @@ const (
 	maxJSONPath = 512      // bytes, all names together
 )
 
-func (v *validator) rule(path string, r Rule) {
+func (v *validator) rule(path string, r *Rule) {
 	v.mode(path+".mode", r)
 	if at := path + ".front_controllers"; !hasFrontControllers(r.Backend) && (len(r.FrontControllers) > 0 || v.given(at)) {
 		v.reject(at, "is for backend %s and %s: remove it, or set one of them", BackendStrict, BackendPHP)
@@ -27,8 +27,9 @@ func (v *validator) rule(path string, r Rule) {
 		v.query(path, r, nil)
 		return
 	}
-	v.query(path, r, v.ids(path, &r))
-	v.parts(path, r)
+	entries := v.entries(path, r)
+	v.query(path, r, v.ids(path, r, entries))
+	v.parts(path, r, entries)
 	if at := path + ".json_without_type"; !r.readsJSON() && (r.JSONWithoutType != "" || v.given(at)) {
 		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
 	}
@@ -44,20 +45,20 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	if r.Create != nil {
 		v.learn(path+".create", r.Create)
-		v.createLock(path, r)
-		v.dedup(path, &r)
+		v.createLock(path, r, entries)
+		v.dedup(path, r)
 	}
 	if r.Settle != nil {
-		v.settle(path+".settle", &r)
+		v.settle(path+".settle", r)
 		v.limit(path, r)
 	}
 }
 
 // pass rejects the keys that a rule with pass ignores. A user who sets them expects the gate to
 // check the requests.
-func (v *validator) pass(path string, r Rule) {
+func (v *validator) pass(path string, r *Rule) {
 	keys := []string{"id", "parts", "invalid", "answer", "json_without_type", "lookup", "create", "settle", "once"}
-	v.without(path, &r, "is not for a rule with pass, which exempts its requests: remove one of the two", keys...)
+	v.without(path, r, "is not for a rule with pass, which exempts its requests: remove one of the two", keys...)
 	for _, key := range keys {
 		v.discarded[join(path, key)] = true // so that nothing in it is checked
 	}
@@ -77,13 +78,13 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 	}
 }
 
-func (v *validator) createLock(path string, r Rule) {
+func (v *validator) createLock(path string, r *Rule, entries []*entry) {
 	at := path + ".create"
 	switch lock, defined := v.config.Locks[r.Create.Lock]; {
 	case r.Create.Lock == "":
 	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore):
 		v.reject(at+".lock", "%s is of kind %s, which several calls hold at once: give a lock with one holder", quote(r.Create.Lock), lock.Kind)
-	case len(r.IDs) > 0 && len(v.locations(v.entries(path, &r)[0])) == 0:
+	case len(r.IDs) > 0 && len(v.locations(entries[0])) == 0:
 		v.reject(at+".lock", "is for creates that name their order, and id has no location: give it one, or use create.once")
 	}
 }
@@ -134,7 +135,7 @@ var queryValue = lazily(`^[!-~]{1,256}$`)
 
 // query checks the parameters that a rule matches by. It rejects a parameter that a backend may
 // confuse with an ID.
-func (v *validator) query(path string, r Rule, ids []location) {
+func (v *validator) query(path string, r *Rule, ids []location) {
 	at := path + ".match.query"
 	for _, name := range sortedKeys(r.Match.Query) {
 		here, values := join(at, name), r.Match.Query[name]

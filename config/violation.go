@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,9 +87,9 @@ func Report(path string, getenv func(string) string, problems []Violation) error
 	if len(problems) == 0 {
 		return nil
 	}
-	data, err := readFile(path, maxFileSize)
+	data, err := readConfiguration(path)
 	if err != nil {
-		return fmt.Errorf("reading configuration %s: %w", path, err)
+		return err
 	}
 	doc := newDocument(path)
 	if tree := doc.read(data); tree != nil {

@@ -15,11 +15,12 @@ var grpcMethod = regexp.MustCompile(`^/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*
 // that of a gRPC method. The rules may be right: Connect has the same paths, with JSON.
 func (d *document) unreadBodies(c *Config) {
 	const message = "reads a body, and the path looks like a gRPC method's: the messages of gRPC are protobuf, which ordergate does not read. "
-	for i, r := range c.Rules {
+	for i := range c.Rules {
+		r := &c.Rules[i]
 		if !slices.Contains(r.Match.Methods, "POST") || !grpcMethod.MatchString(r.Match.Path) {
 			continue
 		}
-		for _, e := range d.entries(rulePath(i), &r) {
+		for _, e := range d.entries(rulePath(i), r) {
 			for _, body := range []struct{ key, name string }{{"json", e.id.JSON}, {"form", e.id.Form}} {
 				if body.name != "" {
 					d.report(join(e.path, body.key), message+"Have clients send the ID as metadata, and read it with header")
