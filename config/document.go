@@ -13,7 +13,8 @@ import (
 // The reader thus reports violations inside such an entry too.
 type document struct {
 	file       string
-	origins    map[string]origin
+	lines      map[string]int            // of the keys of values; 0 of one that a variable has set
+	setBy      map[string]string         // the variables that have set values, by paths
 	renamed    map[string]string         // paths as the user wrote them, where they differ
 	discarded  map[string]bool           // paths of unusable values, which the reader left out
 	partlyRead map[string]bool           // paths of mappings with a key that the reader could not use
@@ -24,16 +25,11 @@ type document struct {
 	uses       map[string]lockUse // of the locks, by their names; after the defaults
 }
 
-// origin is the location of a value in the file or the environment.
-type origin struct {
-	line     int    // of its key in the file
-	variable string // the environment variable that set the value; "" without one
-}
-
 func newDocument(file string) *document {
 	return &document{
 		file:       file,
-		origins:    make(map[string]origin),
+		lines:      make(map[string]int),
+		setBy:      make(map[string]string),
 		discarded:  make(map[string]bool),
 		partlyRead: make(map[string]bool),
 		badNames:   make(map[string]bool),
@@ -47,13 +43,13 @@ func newDocument(file string) *document {
 // uses the origin of the nearest enclosing path.
 func (d *document) report(path, message string) {
 	for around := path; around != ""; around = parent(around) {
-		p, ok := d.origins[around]
+		line, ok := d.lines[around]
 		if !ok {
 			continue
 		}
-		v := Violation{File: d.file, Line: p.line, Path: d.shown(path), Message: message}
-		if p.variable != "" {
-			v.File, v.Line, v.Path = environmentFile, 0, p.variable+path[len(around):]
+		v := Violation{File: d.file, Line: line, Path: d.shown(path), Message: message}
+		if variable := d.setBy[around]; variable != "" {
+			v.File, v.Path = environmentFile, variable+path[len(around):]
 		}
 		d.violations = append(d.violations, v)
 		return
@@ -78,7 +74,7 @@ func (d *document) shown(path string) string {
 // given reports whether the user gave a usable value. It distinguishes an explicit zero from
 // a missing value.
 func (d *document) given(path string) bool {
-	_, ok := d.origins[path]
+	_, ok := d.lines[path]
 	return ok && !d.discarded[path]
 }
 
@@ -101,10 +97,10 @@ func (d *document) unusable(path string) bool {
 
 // override records that the value of a variable replaces that of the file.
 func (d *document) override(path, variable string, value any) {
-	maps.DeleteFunc(d.origins, func(p string, _ origin) bool { return within(p, path) })
+	maps.DeleteFunc(d.lines, func(p string, _ int) bool { return within(p, path) })
 	maps.DeleteFunc(d.discarded, func(p string, _ bool) bool { return within(p, path) })
 	maps.DeleteFunc(d.mappings, func(p string, _ map[string]any) bool { return within(p, path) })
-	d.origins[path] = origin{variable: variable}
+	d.lines[path], d.setBy[path] = 0, variable
 	section := parent(path)
 	if d.mappings[section] == nil {
 		d.mappings[section] = make(map[string]any)
@@ -116,7 +112,7 @@ func (d *document) override(path, variable string, value any) {
 // without a list has no index.
 func (d *document) idPath(rule string, i, n int) string {
 	path := rule + ".id"
-	if _, isList := d.origins[path+"[0]"]; n == 1 && !isList {
+	if _, isList := d.lines[path+"[0]"]; n == 1 && !isList {
 		return path
 	}
 	return path + "[" + strconv.Itoa(i) + "]"

@@ -65,7 +65,7 @@ func (d *document) read(data []byte) map[string]any {
 		d.reportAt(top.Line, fmt.Sprintf("the file is %s: it has to be a mapping", describe(top)))
 		return nil
 	}
-	d.origins = make(map[string]origin, bytes.Count(data, []byte(":"))) // about one for each key
+	d.lines = make(map[string]int, bytes.Count(data, []byte(":"))) // about one for each key
 	r := reader{document: d, valuesLeft: maxValues}
 	tree := r.structure(top, reflect.TypeFor[Config](), "")
 	if r.exhausted {
@@ -131,7 +131,7 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path string) map[string
 			continue
 		}
 		at := join(path, name)
-		r.origins[at] = origin{line: key.Line}
+		r.lines[at] = key.Line
 		if v, ok := r.value(value, k.field.Type, at); ok {
 			values[name] = v
 		}
@@ -166,7 +166,7 @@ func (r *reader) named(n *yaml.Node, t reflect.Type, path string) map[string]any
 // entry records where an entry with a name of the user's is, and returns its path.
 func (r *reader) entry(path, name string, key *yaml.Node) string {
 	at := join(path, name)
-	r.origins[at] = origin{line: key.Line}
+	r.lines[at] = key.Line
 	if text := keyText(key.Value); text != name {
 		r.renamed[at] = join(r.shown(path), text)
 	}
@@ -176,7 +176,7 @@ func (r *reader) entry(path, name string, key *yaml.Node) string {
 // item records where an item of a list is, and returns its path.
 func (r *reader) item(path string, index int, n *yaml.Node) string {
 	at := path + "[" + strconv.Itoa(index) + "]"
-	r.origins[at] = origin{line: n.Line}
+	r.lines[at] = n.Line
 	return at
 }
 

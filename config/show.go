@@ -78,12 +78,11 @@ type shower struct {
 
 // leaf adds a value to the settings, and its origin as a comment.
 func (s *shower) leaf(path string, n *yaml.Node) *yaml.Node {
-	o := s.origins[path]
 	// A variable that is not set may be the secret itself, in the place of a name.
 	if strings.HasSuffix(path, "_env") && s.getenv != nil && s.getenv(n.Value) == "" && !mayShow("_env", n.Value) {
 		hide(n)
 	}
-	set := Setting{Path: s.shown(path), Line: o.line, Variable: o.variable}
+	set := Setting{Path: s.shown(path), Line: s.lines[path], Variable: s.setBy[path]}
 	if err := n.Decode(&set.Value); err != nil {
 		set.Value = n.Value
 	}

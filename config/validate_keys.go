@@ -80,7 +80,7 @@ func (v *validator) list(at string, f reflect.Value, k *declaration) {
 	seen := make(map[string]bool, f.Len())
 	for i := range f.Len() {
 		item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
-		if _, isList := v.origins[item]; f.Type() == answerStatusesType && !isList {
+		if _, isList := v.lines[item]; f.Type() == answerStatusesType && !isList {
 			item = at // one by itself
 		}
 		if k.twice != "" && seen[text] {
