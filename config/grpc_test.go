@@ -28,7 +28,7 @@ rules:
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, aside, err := LoadWith(path, Options{Getenv: env{}.get})
+	_, aside, err := loadWith(path, Options{Getenv: env{}.get})
 	if err != nil {
 		t.Fatal(err)
 	}

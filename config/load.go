@@ -18,12 +18,12 @@ import (
 // large. The limit leaves room for more than fifty of the largest.
 const maxFileSize = 4 << 20
 
-// Options controls [LoadWith]. With the zero value, it reads no variables.
+// Options controls [LoadEffective]. With the zero value, it reads no variables.
 type Options struct {
 	Getenv func(string) string // os.Getenv, except in tests; nil: there are no variables
 
 	// Uses are the paths that the caller uses, such as "locks" or "listen.admin"; nil: all.
-	// Violations at other paths are warnings. LoadWith does not read the secrets and files of
+	// Violations at other paths are warnings. LoadEffective does not read the secrets and files of
 	// other paths, so those fields are not usable.
 	Uses []string
 	// WithoutDSN allows the variables for data source names to be missing.
@@ -31,7 +31,7 @@ type Options struct {
 	// CheckTable checks a source that is a table, after its DSN was read; nil: no check. Its
 	// error must quote no part of the DSN.
 	CheckTable func(Source) error
-	// Environ are all variables, in the form of os.Environ. LoadWith warns about those with
+	// Environ are all variables, in the form of os.Environ. LoadEffective warns about those with
 	// the prefix ORDERGATE_ and without a key; nil: no such warnings.
 	Environ []string
 }
@@ -56,20 +56,14 @@ type Warnings struct {
 // The error is an [*InvalidError] with all violations, or one line if Load cannot read the
 // file. Load blocks on the file system only.
 func Load(path string, getenv func(string) string) (*Config, error) {
-	c, _, err := LoadWith(path, Options{Getenv: getenv})
-	return c, err
-}
-
-// LoadWith is [Load] with options.
-func LoadWith(path string, o Options) (*Config, Warnings, error) {
-	e, err := LoadEffective(path, o)
+	e, err := LoadEffective(path, Options{Getenv: getenv})
 	if err != nil {
-		return nil, Warnings{}, err
+		return nil, err
 	}
-	return e.Config, e.Warnings, nil
+	return e.Config, nil
 }
 
-// LoadEffective is [LoadWith] that also returns the origins of all values.
+// LoadEffective is [Load] with options, and also returns warnings and the origins of all values.
 func LoadEffective(path string, o Options) (*Effective, error) {
 	data, err := readConfiguration(path)
 	if err != nil {

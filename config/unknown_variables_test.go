@@ -30,7 +30,7 @@ func TestUnknownVariables(t *testing.T) {
 		"ORDERGATE_LISTEN_PORT=9191",
 	}
 	values := env{"ORDERGATE_PW": "x", "ORDERGATE_SECRET": "0123456789abcdef", "ORDERGATE_DSN": "x", "ORDERGATE_LOG_KEY": "0123456789abcdef"}
-	_, aside, err := LoadWith(path, Options{Getenv: values.get, Environ: environ})
+	_, aside, err := loadWith(path, Options{Getenv: values.get, Environ: environ})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ backend: cobol
 		t.Fatal(err)
 	}
 	load := func(values env, uses ...string) (used, elsewhere int) {
-		c, aside, err := LoadWith(path, Options{Getenv: values.get, Uses: uses})
+		c, aside, err := loadWith(path, Options{Getenv: values.get, Uses: uses})
 		var invalid *InvalidError
 		if errors.As(err, &invalid) {
 			return len(invalid.Violations), 0
@@ -59,7 +59,7 @@ func TestUsesWhatIsWhole(t *testing.T) {
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := LoadWith(path, Options{Uses: []string{"redis"}}); err == nil {
+		if _, _, err := loadWith(path, Options{Uses: []string{"redis"}}); err == nil {
 			t.Errorf("%q is accepted", file)
 		}
 	}

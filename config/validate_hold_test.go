@@ -44,7 +44,7 @@ func wantAdvice(t *testing.T, text, want string) *Config {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, aside, err := LoadWith(path, Options{})
+	c, aside, err := loadWith(path, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

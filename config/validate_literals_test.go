@@ -55,7 +55,7 @@ func TestLiteralNames(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, aside, err := LoadWith(path, Options{})
+			_, aside, err := loadWith(path, Options{})
 			var got, want string
 			switch {
 			case err != nil:

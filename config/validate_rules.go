@@ -68,13 +68,14 @@ func (v *validator) pass(path string, r *Rule) {
 }
 
 func (v *validator) ruleNamesDiffer(rules []Rule) {
-	owner := make(map[string]string)
-	for i, r := range rules {
-		if first, taken := owner[r.Name]; taken && r.Name != "" {
-			v.reject(rulePath(i)+".name", "%s is also the name of %s: give each rule a name of its own", quote(r.Name), first)
-			continue
+	owner := make(map[string]int, len(rules))
+	for i := range rules {
+		name := rules[i].Name
+		if first, taken := owner[name]; !taken {
+			owner[name] = i
+		} else if name != "" {
+			v.reject(rulePath(i)+".name", "%s is also the name of %s: give each rule a name of its own", quote(name), rulePath(first))
 		}
-		owner[r.Name] = rulePath(i)
 	}
 }
 

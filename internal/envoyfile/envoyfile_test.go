@@ -23,10 +23,11 @@ func printed(t *testing.T, text string, change func(*envoyfile.Options)) (string
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := config.LoadWith(path, config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true})
+	e, err := config.LoadEffective(path, config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := e.Config
 	plan, err := attach.Of(c, 0)
 	if err != nil {
 		return "", err

@@ -160,10 +160,11 @@ func seconds(n float64) time.Duration {
 // creates need, if the backend takes 20 s.
 func TestTimeoutsOfTheExamples(t *testing.T) {
 	const backend = 20 * time.Second
-	c, _, err := config.LoadWith(filepath.Join("..", "..", "..", "examples", "envoy", "ordergate.yaml"), config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true})
+	e, err := config.LoadEffective(filepath.Join("..", "..", "..", "examples", "envoy", "ordergate.yaml"), config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := e.Config
 	for file, patterns := range map[string]map[string]time.Duration{
 		"envoy.yaml":        {`(?m)^ *message_timeout: (\S+)$`: 0, `- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
 		"envoy-module.yaml": {`- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
