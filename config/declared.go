@@ -78,7 +78,8 @@ func (k *declaration) in(v reflect.Value) reflect.Value { return v.Field(k.field
 type declarations struct {
 	inOrder  []*declaration
 	byKey    map[string]*declaration
-	mappings []*declaration // of mappings, lists of them, and named entries
+	mappings []*declaration        // of mappings, lists of them, and named entries
+	secrets  []reflect.StructField // which have no key
 }
 
 // declared has the declarations of each struct that was asked for: they never change.
@@ -99,6 +100,9 @@ func declarationsOf(t reflect.Type) *declarations {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := f.Tag.Get("mapstructure")
+		if f.Tag.Get("secret") != "" {
+			keys.secrets = append(keys.secrets, f)
+		}
 		if key == "" || key == "-" {
 			continue
 		}

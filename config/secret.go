@@ -54,11 +54,8 @@ var secretWords = map[string]string{"dsn": "data source name", "sentinel_passwor
 // eachSecret calls visit for the fields with secrets inside a struct, and then done, unless it is nil,
 // for the struct. It stores changed entries of maps.
 func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf), done func(path string, v reflect.Value)) {
-	for _, f := range reflect.VisibleFields(v.Type()) {
+	for _, f := range declarationsOf(v.Type()).secrets {
 		key := f.Tag.Get("secret")
-		if key == "" {
-			continue
-		}
 		of := keyOf(v.Type(), key+"_file")
 		visit(secretOf{
 			v.FieldByIndex(f.Index), join(path, key), join(path, of.key), cmp.Or(secretWords[key], key),

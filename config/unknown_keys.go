@@ -15,8 +15,9 @@ import (
 // unknown reports a key of a mapping without a field, and suggests a similar key.
 func (r *reader) unknown(key *yaml.Node, path string, t reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: join(r.shown(path), keyText(key.Value)), Message: "unknown key"}
-	isSecret := key.Value != "" && slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Tag.Get("secret") == key.Value })
-	known := sortedKeys(declarationsOf(t).byKey)
+	all := declarationsOf(t)
+	isSecret := slices.ContainsFunc(all.secrets, func(f reflect.StructField) bool { return f.Tag.Get("secret") == key.Value })
+	known := sortedKeys(all.byKey)
 	switch near := nearest(key.Value, known); {
 	case path == "" && (key.Value == "static_resources" || key.Value == "dynamic_resources"):
 		v.Message = "this is a configuration of Envoy, and none of ordergate"
