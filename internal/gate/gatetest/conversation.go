@@ -36,18 +36,18 @@ type BackendAnswer struct {
 
 // Paths of a [Stage].
 const (
-	settlePath, settleJSONPath, createPath, namedPath, lockedPath, lookupPath = "/orders/42/settle", "/settle", "/orders", "/named", "/locked", "/orders/42"
+	settlePath, settleJSONPath, createPath, namedPath, lockedPath, keyedPath, lookupPath = "/orders/42/settle", "/settle", "/orders", "/named", "/locked", "/keyed", "/orders/42"
 )
 
 // Conversations draws one.
 func Conversations(t *rapid.T) Conversation {
 	of := func(name string, from ...string) string { return rapid.SampledFrom(from).Draw(t, name) }
 	c := Conversation{
-		Path:  of("path", settlePath, settleJSONPath, createPath, namedPath, lockedPath, lookupPath),
+		Path:  of("path", settlePath, settleJSONPath, createPath, namedPath, lockedPath, keyedPath, lookupPath),
 		Grant: of("grant", "granted", "granted", "granted", "busy", "unavailable", ""),
 		Lost:  of("lost", "", "", "", "before", "within"),
 	}
-	if c.Path == settleJSONPath || c.Path == lockedPath {
+	if c.IsLocked() && c.Path != settlePath {
 		c.Body = `{"id":42}`
 	}
 	if rapid.IntRange(0, 5).Draw(t, "answered") == 0 {
@@ -64,7 +64,7 @@ func Conversations(t *rapid.T) Conversation {
 	if named := of("location", "", "/orders/43", "/login"); named != "" {
 		a.Header = append(a.Header, [2]string{"location", named})
 	}
-	if size := len(strings.Join(a.Pieces, "")); a.End == "piece" && rapid.Bool().Draw(t, "sized") {
+	if size := len(strings.Join(a.Pieces, "")); (a.End == "piece" || a.End == "") && rapid.Bool().Draw(t, "sized") {
 		a.Header = append(a.Header, [2]string{"content-length", fmt.Sprint(size)})
 	}
 	c.Answer = a
@@ -73,7 +73,7 @@ func Conversations(t *rapid.T) Conversation {
 
 // IsLocked reports whether the request takes a lock.
 func (c *Conversation) IsLocked() bool {
-	return c.Path == settlePath || c.Path == settleJSONPath || c.Path == lockedPath
+	return c.Path == settlePath || c.Path == settleJSONPath || c.Path == lockedPath || c.Path == keyedPath
 }
 
 // Request returns the request, with or without its body.
@@ -120,6 +120,8 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 		Lock: s.Lock, Busy: gate.Reply{Status: 409}, Unavailable: gate.Reply{Status: 503},
 		Once: &gate.Once{Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: func(status int) bool { return status/100 == 2 }},
 	}
+	keyed := *settle.Once
+	keyed.Key, keyed.InUse, keyed.Unavailable = &gate.OnceKey{Lock: s.Lock, Parts: []gate.OncePart{{}}}, gate.Reply{Status: 409}, gate.Reply{Status: 503}
 	create := gate.Create{Filter: s.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format}
 	named := gate.Create{Filter: s.filter, Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile("/orders/([0-9]+)$")}, Format: format}
 	rule := func(method, path string, ids []order.ID) order.Rule {
@@ -130,6 +132,7 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 		{Rule: rule("POST", "/orders/{id}/settle", inPath), Settle: settle},
 		{Rule: rule("POST", settleJSONPath, inJSON), Settle: settle},
 		{Rule: rule("POST", lockedPath, inJSON), Create: &create, Settle: &gate.Settle{Lock: s.Lock, Busy: gate.Reply{Status: 409}, Unavailable: gate.Reply{Status: 503}}},
+		{Rule: rule("POST", keyedPath, nil), Create: &create, Once: &keyed},
 		{Rule: rule("POST", createPath, nil), Create: &create},
 		{Rule: rule("POST", namedPath, nil), Create: &named},
 		{
