@@ -15,7 +15,8 @@ package gate
 //
 // Every event may occur in every state, because the two sides race. A grant may cross an
 // abort. An answer of Envoy's own, after a stream timeout for example, may arrive before the
-// grant. An event that the diagram does not show changes nothing.
+// grant. An event that the diagram does not show changes nothing, but for a second response: the rest of
+// the first does not come, and a known outcome becomes unknown.
 
 // state is the state of a bracket.
 type state int8
