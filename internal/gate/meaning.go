@@ -173,11 +173,10 @@ func (list readings) readBody() bool {
 func (list readings) pending() bool { return len(list) > 0 && len(list[0].members) > 0 }
 
 // ofLookup is the meaning of an answer to a lookup. NotFound means that its status says that there
-// is no such order. What has not come of the body might say something else.
+// is no such order.
 func (list readings) ofLookup(body []byte, whole, notFound bool) Meaning {
 	means := list.means(body, whole)
-	differs := func(r reading) bool { return len(r.members) > 0 && r.means != MeansAbsent }
-	if means == MeansNothing && notFound && (whole || !slices.ContainsFunc(list, differs)) {
+	if means == MeansNothing && notFound {
 		return MeansAbsent
 	}
 	return means
