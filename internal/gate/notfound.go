@@ -72,7 +72,8 @@ func (c *Call) onLookedUp(r *Response) Step {
 // client of a sample gets the answer of a refusal if neither the backend nor the filter has the
 // order.
 func (c *Call) onLookupRead(body []byte, whole bool) Step {
-	notFound := c.notFound && (whole || !c.readings.readBody()) // the rest might say something else
+	// The rest of the body might say something else. Where no adapter reads it, the status counts: see Answered.
+	notFound := c.notFound && (whole || !c.readings.readBody())
 	absent := c.policy.lookedUp(c.watchedID, c.readings.ofLookup(body, whole, notFound))
 	if absent && c.sampled {
 		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
