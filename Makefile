@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-faults test-bench lint-idle \
+.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-faults test-bench test-timed lint-idle \
 	compile stress model matrix soak format lint prose site bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
@@ -47,17 +47,20 @@ quick: format
 CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } \
 	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(patsubst %,| grep -v '^./%',$(MODULES) tests/istio))
 
-# Everything that CI runs. The faults come first: they wait most of the time, but have bounds on how long
-# a recovery takes, so only the linters run beside them, on processors that would be idle. Then, more
-# tests at once than processors, since most of them wait: the product's packages with the race detector,
-# beside them the end-to-end tests, with both attachments, the benchmarks, and at low priority what no
+# Everything that CI runs. The faults and the benchmarks come first: they wait most of the time, but have
+# bounds on how long a recovery takes, so only the linters run beside them, on processors that would be
+# idle. Then, more tests at once than processors, since most of them wait: the product's packages with the
+# race detector, beside them the end-to-end tests, with both attachments, and at low priority what no
 # clock looks at.
 test:
 	$(MAKE) --no-print-directory compile
-	$(MAKE) --no-print-directory -j5 test-race test-beside test-plain test-bench lint-idle FIRST=test-faults
+	$(MAKE) --no-print-directory -j2 test-timed lint-idle
+	$(MAKE) --no-print-directory -j3 test-race test-beside test-plain
 	echo "make test: all passed"
 
-test-race test-beside test-plain test-bench: | $(FIRST)
+test-timed:
+	$(MAKE) --no-print-directory test-faults
+	$(MAKE) --no-print-directory test-bench
 
 lint-idle:
 	chrt --idle 0 $(MAKE) --no-print-directory lint
