@@ -165,3 +165,21 @@ func TestLargestSettlement(t *testing.T) {
 		}
 	}
 }
+
+// TestTooLargeToSealIsCounted refuses a request that Envoy would not carry when its path is sealed.
+func TestTooLargeToSealIsCounted(t *testing.T) {
+	record := &gatetest.Recorder{}
+	g, err := gate.New([]gate.Policy{{
+		Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
+		Settle: &gate.Settle{Lock: &gatetest.Lock{}},
+	}}, record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{}, BodyState: order.BodyComplete}
+	d := g.Screen(t.Context(), req)
+	g.RefuseTooLarge(&d, &req, "/"+strings.Repeat("a", 70_000))
+	if got := record.Lines(); !d.Refused || len(got) != 1 || got[0] != "0 settle invalid" {
+		t.Errorf("recorded %q: %+v", got, d)
+	}
+}
