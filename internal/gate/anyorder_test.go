@@ -17,7 +17,7 @@ import (
 )
 
 // TestAnyOrder reports events to a call in any order, also in one that no Envoy has. Each lock that is
-// granted is released or held, and released only when nobody is at work; each message gets a reply, or waits
+// granted is released or held, and released only when the backend is done; each message gets a reply, or waits
 // for work; no client has the answer to a create whose order is neither known nor in doubt, or one that is to be
 // stored and is not.
 func TestAnyOrder(t *testing.T) {

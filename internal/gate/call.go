@@ -365,8 +365,12 @@ type Grant struct {
 	numbers    []int64 // of the answer of the key, for each order
 }
 
-// acquire acquires the call's locks, and then checks what they protect. It does not block. It calls then once, before it returns or in another goroutine,
-// which is for that alone.
+// markTimeout bounds how long an observed call waits for Redis to mark what it undoes. It is no longer than
+// one command, so that Envoy waits for it as for any other call.
+const markTimeout = 2 * time.Second
+
+// acquire acquires the call's locks, and then checks what they protect. It does not block. It calls then
+// once, before it returns or in another goroutine, which is for that alone.
 func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 	cancel := func() {}
 	if c.marks() { // it goes on even so
@@ -435,7 +439,7 @@ func (c *Call) acquireOrder(ctx context.Context, g Grant, then func(Grant)) {
 func (c *Call) checkLocked(ctx context.Context, g *Grant) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			err = fmt.Errorf("a fault in ordergate: %v", fault)
+			err = faultError(fault)
 		}
 	}()
 	if conditions := c.policy.conditions(); conditions != nil && g.Err == nil {
@@ -845,9 +849,14 @@ func (c *Call) fail(e *Event) {
 	c.onBracket(ended, OutcomeUnknown)
 	c.stage, c.NeedsLock, c.mayCreate = atRefusal, false, c.mayHaveCreated()
 	if lease != nil {
-		lease.Hold("a fault in ordergate")
+		lease.Hold(inFault)
 	}
 }
+
+const inFault = "a fault in ordergate"
+
+// faultError is the error of work in which a fault (a panic) occurred.
+func faultError(fault any) error { return fmt.Errorf("%s: %v", inFault, fault) }
 
 // onBracket applies an event to the bracket of a call with a lock. The stream is over, or Envoy has
 // answered, if it gives up the wait.

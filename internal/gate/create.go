@@ -63,7 +63,7 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 func (c *Call) learnOrMark(ctx context.Context) (l learned) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			l.err = fmt.Errorf("a fault in ordergate: %v", fault)
+			l.err = faultError(fault)
 			defer func() { _ = recover() }() // a second one must not hold the answer back for good
 			l.err = errors.Join(l.err, c.policy.Create.Filter.MarkIncomplete(ctx, l.err.Error(), c.earliestCreation()))
 		}

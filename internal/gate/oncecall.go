@@ -6,12 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 )
-
-// markTimeout bounds how long an observed call waits for Redis to mark what it undoes. It is no longer than
-// one command, so that Envoy waits for it as for any other call.
-const markTimeout = 2 * time.Second
 
 // answerNumbers returns from which number on the answer of a key counts, for each of its orders: their fences. A
 // call within another one may come after marks of that one, which is about to undo what was settled before.
@@ -219,8 +214,8 @@ func (c *Call) finishOnce() (stores bool, why string) {
 func (c *Call) store(then func(error)) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			c.lease.Hold("a fault in ordergate")
-			then(fmt.Errorf("a fault in ordergate: %v", fault))
+			c.lease.Hold(inFault)
+			then(faultError(fault))
 		}
 	}()
 	for _, change := range c.once.changes {

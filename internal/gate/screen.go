@@ -10,7 +10,8 @@ import (
 )
 
 // Screen judges a request before it goes to the backend. It blocks only if a filter does
-// not hold its orders in memory, or if a create has to be confirmed. Only then it allocates, for a request without a body.
+// not hold its orders in memory, or if a create has to be confirmed. Only then it allocates, for a request
+// without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	var r TryResult
 	if g.judge(&req, order.Found{}, false, &r); r.Pending != nil {
