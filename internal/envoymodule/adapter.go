@@ -233,8 +233,9 @@ func (a *Adapter) faultReplyTo(h Headers) *Reply {
 	return a.faultReply
 }
 
-// Close waits for the work that remains after streams have ended: lookups, and learning orders. It blocks for the given time at most, and then cancels what is left; those leases
-// expire. No stream may begin meanwhile.
+// Close waits for the work that remains after streams have ended: lookups, and learning orders. It blocks
+// for the given time at most, and then cancels what is left; those leases expire. No stream may begin
+// meanwhile.
 func (a *Adapter) Close(within time.Duration) {
 	timer := time.AfterFunc(within, a.cancel)
 	a.work.Wait()

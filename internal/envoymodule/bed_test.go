@@ -303,16 +303,17 @@ func (b *bench) learned() string { return strings.ReplaceAll(b.filter.Journal.Sh
 // until waits until something is so, which the worker looks at.
 func (b *bench) until(what string, ok func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		var is bool
-		b.worker.do(func() { is = ok() })
-		if is {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("never happened: %s", what)
-		}
+	if !b.within(20*time.Second, ok) {
+		b.t.Fatalf("never happened: %s", what)
 	}
+}
+
+// within reports whether something becomes so in time, which the worker looks at.
+func (b *bench) within(limit time.Duration, ok func() bool) (is bool) {
+	for deadline := time.Now().Add(limit); !is && time.Now().Before(deadline); {
+		b.worker.do(func() { is = ok() })
+	}
+	return is
 }
 
 func textOf(s string) Text { return Text{unsafe.StringData(s), uintptr(len(s))} }

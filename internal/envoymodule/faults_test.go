@@ -28,10 +28,8 @@ func TestFaultsAnywhere(t *testing.T) {
 		b.adapter.Use(s.Gate)
 		e, stalls := b.converseInFaults(&c, s)
 		b.end(e)
-		for deadline := time.Now().Add(5 * time.Second); s.Lock.Open() > 0 && stalls == ""; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				stalls = "the lease"
-			}
+		if stalls == "" && !b.within(long, func() bool { return s.Lock.Open() == 0 }) {
+			stalls = "the lease"
 		}
 		if stalls != "" {
 			rt.Fatalf("%s stays: %+v %+v\n%s", stalls, c, c.Answer, s.Report(int(e.answer)))
@@ -39,14 +37,11 @@ func TestFaultsAnywhere(t *testing.T) {
 	})
 }
 
+// long is how long something may take before it counts as stalled.
+const long = 5 * time.Second
+
 // converseInFaults plays Envoy, until the stream ends. It returns what stalls.
 func (b *bench) converseInFaults(c *gatetest.Conversation, s *gatetest.Stage) (e *envoy, stalls string) {
-	within := func(ok func() bool) (is bool) {
-		for deadline := time.Now().Add(5 * time.Second); !is && time.Now().Before(deadline); {
-			b.worker.do(func() { is = ok() })
-		}
-		return is
-	}
 	e, do := b.arrive(c)
 	if do == Wait && c.Grant == "" {
 		return e, ""
@@ -54,7 +49,7 @@ func (b *bench) converseInFaults(c *gatetest.Conversation, s *gatetest.Stage) (e
 	if c.IsLocked() {
 		s.Decide(c)
 	}
-	if !within(func() bool { return do == PassRequest || e.continued == 1 || e.answer != 0 }) {
+	if !b.within(long, func() bool { return do == PassRequest || e.continued == 1 || e.answer != 0 }) {
 		return e, "the request"
 	}
 	if e.answer != 0 || c.Answer == nil {
@@ -68,7 +63,7 @@ func (b *bench) converseInFaults(c *gatetest.Conversation, s *gatetest.Stage) (e
 		lose = s.Lock.Lose
 	}
 	if do = b.respond(e, c, lose); c.Answer.End != "" && (do == Wait || do == Read) &&
-		!within(func() bool { return e.response > 0 || e.answer != 0 || e.stream == nil }) {
+		!b.within(long, func() bool { return e.response > 0 || e.answer != 0 || e.stream == nil }) {
 		return e, "the answer"
 	}
 	return e, ""

@@ -74,7 +74,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 		if s.call == nil {
 			return Step{Do: PassResponse}
 		}
-		return s.report(s.response(e, end))
+		return s.report(s.answerEvent(e, end))
 	case Woken:
 		if task := s.mail.next(); task != nil {
 			return task()
@@ -85,8 +85,8 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 	return Step{}
 }
 
-// response returns the call's event for one of the answer.
-func (s *Stream) response(e Event, end bool) gate.Event {
+// answerEvent returns the call's event for one of the answer.
+func (s *Stream) answerEvent(e Event, end bool) gate.Event {
 	switch e {
 	case ResponseHeaders:
 		return gate.Event{Kind: gate.ResponseHeaders, Response: answer(s.envoy, s.envoy.Headers(Response), end)}
