@@ -44,12 +44,3 @@ func TestOneCasePerLock(t *testing.T) {
 		})
 	}
 }
-
-// loadWith is LoadEffective without the origins.
-func loadWith(path string, o Options) (*Config, Warnings, error) {
-	e, err := LoadEffective(path, o)
-	if err != nil {
-		return nil, Warnings{}, err
-	}
-	return e.Config, e.Warnings, nil
-}
