@@ -102,16 +102,12 @@ func (c *check) request() order.Request {
 }
 
 func (c *check) isPartial() bool {
-	for cursor := 0; ; {
-		name, value, next := c.Next(cursor)
-		if next < 0 {
-			return false
-		}
+	for name, value := range order.All(c) {
 		if name == headerPartial && value == "true" {
 			return true
 		}
-		cursor = next
 	}
+	return false
 }
 
 // mayForge reports whether forged may return anything. The name of each forged header
@@ -135,9 +131,8 @@ func (c *check) mayForge() bool {
 // overwrite only the first.
 func (c *check) forged() []string {
 	names, verdicts := gate.Forged(c), 0
-	for cursor := 0; cursor >= 0; {
-		var name string
-		if name, _, cursor = c.Next(cursor); name == gate.HeaderVerdict {
+	for name := range order.All(c) {
+		if name == gate.HeaderVerdict {
 			verdicts++
 		}
 	}

@@ -135,13 +135,12 @@ type forwarding struct {
 
 // contentTypeOf returns the first Content-Type of a request, "" if there is none.
 func contentTypeOf(header order.Header) string {
-	for cursor := 0; ; {
-		name, value, next := header.Next(cursor)
-		if next < 0 || name == headerType {
+	for name, value := range order.All(header) {
+		if name == headerType {
 			return strings.Clone(value)
 		}
-		cursor = next
 	}
+	return ""
 }
 
 // forward forwards a request. It removes the client's headers although it overwrites them: of a repeated

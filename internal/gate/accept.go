@@ -20,17 +20,14 @@ const maxAccept = 32
 func acceptAll(h order.Header) string {
 	var all string
 	lines := 0
-	for cursor := 0; h != nil; {
-		name, value, next := h.Next(cursor)
-		if next < 0 {
-			break
+	for name, value := range order.All(h) {
+		if name != HeaderAccept {
+			continue
 		}
-		if cursor = next; name == HeaderAccept {
-			if lines++; lines > 1 {
-				all += ", "
-			}
-			all += value
+		if lines++; lines > 1 {
+			all += ", "
 		}
+		all += value
 	}
 	if lines == 0 || lines == 1 && all == "*/*" {
 		return ""

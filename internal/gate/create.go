@@ -138,19 +138,16 @@ func (c *Call) logCreate() {
 // textInHeader returns a copy of the response header that holds the new ID. It returns "" if
 // there is none, or if several have different values: clients differ in which one they use.
 func (c *Call) textInHeader(h order.Header) (text string) {
-	for cursor := 0; ; {
-		name, value, next := h.Next(cursor)
+	for name, value := range order.All(h) {
 		switch {
-		case next < 0:
-			return strings.Clone(text)
 		case name != c.policy.Create.Learn.Header:
 		case text != "" && text != value:
 			return ""
 		default:
 			text = value
 		}
-		cursor = next
 	}
+	return strings.Clone(text)
 }
 
 // learnsBody reports whether the response's body holds the new ID, or tells whether there is one,

@@ -67,19 +67,8 @@ const sizeOfTraceParent = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203
 
 // originOf returns the IDs of a request, which it shares memory with.
 func originOf(req *order.Request) origin {
-	parent, times := "", 0
-	for cursor := 0; req.Header != nil; {
-		name, value, next := req.Header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		if name == headerTraceParent {
-			parent = value
-			times++
-		}
-		cursor = next
-	}
-	if times != 1 || req.TraceParent != "" {
+	parent, lines := headerLines(req.Header, headerTraceParent)
+	if lines != 1 || req.TraceParent != "" {
 		parent = req.TraceParent
 	}
 	parent = parent[:min(len(parent), sizeOfTraceParent)] // what a later version has behind it means nothing here

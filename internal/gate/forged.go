@@ -51,16 +51,12 @@ func IsForged(name string) bool { return order.IsOurs(name) && !isOwned(name) ||
 // Forged returns the headers of a request for which [IsForged] is true. The names are as they
 // were sent, and are copies. Nearly all requests have none, which costs no allocation.
 func Forged(header order.Header) (names []string) {
-	for cursor := 0; ; {
-		name, _, next := header.Next(cursor)
-		if next < 0 {
-			return names
-		}
-		cursor = next
+	for name := range order.All(header) {
 		if IsForged(name) && !slices.Contains(names, name) {
 			names = append(names, strings.Clone(name))
 		}
 	}
+	return names
 }
 
 // answerOptions returns those of [AnswerOptions] that the adapter removes from the request.

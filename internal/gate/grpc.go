@@ -36,22 +36,12 @@ const (
 // which gives its own answers gRPC's form: application/grpc, alone or with "+" behind it.
 // It looks only at requests with gRPC's method, so that refusals of others cost nothing more.
 func IsGRPC(req *order.Request) bool {
-	if req.Method != methodOfGRPC || req.Header == nil {
+	if req.Method != methodOfGRPC {
 		return false
 	}
-	is, times := false, 0
-	for cursor := 0; ; {
-		name, value, next := req.Header.Next(cursor)
-		if next < 0 {
-			return is && times == 1
-		}
-		if name == contentType {
-			times++
-			rest, ok := strings.CutPrefix(value, grpcContentType)
-			is = ok && (rest == "" || rest[0] == '+')
-		}
-		cursor = next
-	}
+	value, lines := headerLines(req.Header, contentType)
+	rest, ok := strings.CutPrefix(value, grpcContentType)
+	return lines == 1 && ok && (rest == "" || rest[0] == '+')
 }
 
 // IsGRPCType reports whether an answer with this Content-Type is gRPC's, so that its grpc-status
@@ -136,23 +126,12 @@ func (r Reply) grpcHeaders() []Header {
 
 // GRPCStatusIn returns the grpc-status in the trailers of an answer, or in its headers. It
 // returns "" if there is none, or if there are several.
-func GRPCStatusIn(header order.Header) (status string) {
-	times := 0
-	for cursor := 0; ; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		if name == headerGRPCStatus {
-			status = strings.Clone(value)
-			times++
-		}
-		cursor = next
-	}
-	if times != 1 {
+func GRPCStatusIn(header order.Header) string {
+	status, lines := headerLines(header, headerGRPCStatus)
+	if lines != 1 {
 		return ""
 	}
-	return status
+	return strings.Clone(status)
 }
 
 // parseGRPCStatus returns false for a text that is not one of gRPC's statuses.

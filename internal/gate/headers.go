@@ -69,6 +69,17 @@ func FenceText(lease Lease) string {
 	return string(text)
 }
 
+// headerLines returns the value of a header's last line, and the number of its lines.
+func headerLines(header order.Header, name string) (value string, lines int) {
+	for n, text := range order.All(header) {
+		if n == name {
+			value = text
+			lines++
+		}
+	}
+	return value, lines
+}
+
 // leaseHeaders returns the headers that describe the call's lease to the backend.
 func (c *Call) leaseHeaders(lease Lease) []Header {
 	return []Header{
@@ -115,16 +126,11 @@ func (g *Gate) RefuseTooLarge(d *Decision, req *order.Request, path string) {
 		return
 	}
 	has := headerSize{bytes: len(":path") + len(req.Target), count: 1}
-	for cursor := 0; ; {
-		name, value, next := req.Header.Next(cursor)
-		if next < 0 {
-			break
-		}
+	for name, value := range order.All(req.Header) {
 		if name != ":path" {
 			has.bytes += len(name) + len(value)
 			has.count++
 		}
-		cursor = next
 	}
 	if !has.fits(len(path)-len(req.Target)+len(HeaderVerdict)+len(VerdictUnknown.String()), 1) {
 		g.refuse(&g.policies[d.Rule], order.HeadersTooLarge, d)

@@ -53,11 +53,7 @@ func clientOf(address string) string {
 // header that was sent twice counts as absent, because it is ambiguous.
 func leaseAndRequestID(header order.Header) (presented, id string, size headerSize) {
 	leases, ids := 0, 0
-	for cursor := 0; header != nil; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
+	for name, value := range order.All(header) {
 		switch name {
 		case HeaderLease:
 			presented = value
@@ -71,7 +67,6 @@ func leaseAndRequestID(header order.Header) (presented, id string, size headerSi
 			size.bytes += len(name) + len(value)
 			size.count++
 		}
-		cursor = next
 	}
 	if leases != 1 || !isToken(presented) {
 		presented = ""

@@ -133,12 +133,7 @@ const severalMarks = ","
 
 // MarkIn returns the text of the mark of a request, "" if there is none.
 func MarkIn(header order.Header) (text string) {
-	for cursor := 0; header != nil; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		cursor = next
+	for name, value := range order.All(header) {
 		switch {
 		case name != HeaderDoctor:
 		case text != "":

@@ -91,14 +91,17 @@ func (a *Answers) readOutcome(r *Response) readings {
 
 // readsBody reports whether a body may decide what an answer means.
 func (a *Answers) readsBody() bool {
-	has := func(t AnswerTest) bool { return len(t.Members) > 0 }
-	return a != nil && (slices.ContainsFunc(a.Failed, has) || slices.ContainsFunc(a.Absent, has) || slices.ContainsFunc(a.Done, has))
+	return a.hasTest(func(t AnswerTest) bool { return len(t.Members) > 0 })
+}
+
+// hasTest reports whether one of the tests is such a one.
+func (a *Answers) hasTest(such func(AnswerTest) bool) bool {
+	return a != nil && (slices.ContainsFunc(a.Failed, such) || slices.ContainsFunc(a.Absent, such) || slices.ContainsFunc(a.Done, such))
 }
 
 // names reports whether a test names the status of an answer that is no error by itself.
 func (a *Answers) names(status int) bool {
-	has := func(t AnswerTest) bool { return t.Status != nil && t.Status(status) }
-	return a != nil && status < 400 && (slices.ContainsFunc(a.Failed, has) || slices.ContainsFunc(a.Absent, has) || slices.ContainsFunc(a.Done, has))
+	return status < 400 && a.hasTest(func(t AnswerTest) bool { return t.Status != nil && t.Status(status) })
 }
 
 // saysDone reports whether the rule says which answers are those of a success.
@@ -155,9 +158,8 @@ func (m *MemberTest) holds(body []byte) bool {
 
 // hasHeader reports whether a line of a header passes a test.
 func hasHeader(h order.Header, name string, passes func(string) bool) bool {
-	for cursor := 0; h != nil && cursor >= 0; {
-		var n, value string
-		if n, value, cursor = h.Next(cursor); cursor >= 0 && n == name && passes(value) {
+	for n, value := range order.All(h) {
+		if n == name && passes(value) {
 			return true
 		}
 	}

@@ -111,15 +111,14 @@ func (a *Answers) TellsOrders() bool { return a != nil && len(a.Done) > 0 && len
 
 // readsHeaders reports whether a test is about a header.
 func (a *Answers) readsHeaders() bool {
-	return slices.ContainsFunc(slices.Concat(a.Failed, a.Absent, a.Done), func(t AnswerTest) bool { return t.ContentType != "" || len(t.Headers) > 0 })
+	return a.hasTest(func(t AnswerTest) bool { return t.ContentType != "" || len(t.Headers) > 0 })
 }
 
 // hasHeaders reports whether the adapter has the headers of an answer, and not its status alone:
 // forward_rules of ext_proc may leave them out.
 func (r *Response) hasHeaders() bool {
-	for cursor := 0; r.Header != nil && cursor >= 0; {
-		var name string
-		if name, _, cursor = r.Header.Next(cursor); cursor >= 0 && name != "" && name[0] != ':' {
+	for name := range order.All(r.Header) {
+		if name != "" && name[0] != ':' {
 			return true
 		}
 	}

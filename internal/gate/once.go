@@ -319,12 +319,7 @@ func (o *onceCall) begin(r *Response) {
 	}
 	var vary, encoding string
 	announced := false // trailers. A client may leave before, when it has all bytes of Content-Length
-	for cursor := 0; ; {
-		name, value, next := r.Header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		cursor = next
+	for name, value := range order.All(r.Header) {
 		switch name {
 		case "vary":
 			vary += "," + value

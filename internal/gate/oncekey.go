@@ -122,15 +122,10 @@ func callerOf(scope []string, req *order.Request) string {
 
 // appendHeader appends the names and values of the headers that a backend may take for name.
 func appendHeader(texts []string, header order.Header, name string) []string {
-	for cursor := 0; header != nil; {
-		key, text, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
+	for key, text := range order.All(header) {
 		if headername.Equal(key, name) {
 			texts = append(texts, key, text)
 		}
-		cursor = next
 	}
 	return texts
 }
@@ -179,11 +174,7 @@ func (v *varying) fit(hashes map[string]string) bool {
 // onlyHeader returns the value of a header, and how often it was sent. A header that a server
 // may take for it counts, too.
 func onlyHeader(header order.Header, name string) (value string, n int) {
-	for cursor := 0; header != nil; {
-		key, text, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
+	for key, text := range order.All(header) {
 		switch {
 		case key == name:
 			value = text
@@ -191,7 +182,6 @@ func onlyHeader(header order.Header, name string) (value string, n int) {
 		case headername.Equal(key, name):
 			n += 2 // the backend may read it in place of the other one
 		}
-		cursor = next
 	}
 	return value, n
 }

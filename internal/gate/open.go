@@ -156,9 +156,8 @@ func (c *Call) rejectUnreadable(m *order.Match, req *order.Request, judged bool)
 
 // hasVerdict reports whether ext_authz has already set this verdict on the request.
 func hasVerdict(header order.Header, v Verdict) bool {
-	for cursor := 0; header != nil && cursor >= 0; {
-		var name, value string
-		if name, value, cursor = header.Next(cursor); cursor >= 0 && name == HeaderVerdict {
+	for name, value := range order.All(header) {
+		if name == HeaderVerdict {
 			return value == v.String()
 		}
 	}

@@ -56,12 +56,7 @@ func (g *Gate) Report(adapter string, mark *Mark, req order.Request) *Report {
 		Nonce: mark.Nonce, Adapter: adapter, Method: strings.Clone(req.Method), Host: strings.Clone(req.Host), Target: strings.Clone(req.Target),
 		Headers: []string{}, Attributes: []string{}, Time: g.now().UTC(),
 	}
-	for cursor := 0; req.Header != nil; {
-		name, _, next := req.Header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		cursor = next
+	for name := range order.All(req.Header) {
 		if name != HeaderDoctor && len(name) > 0 && name[0] != ':' {
 			r.Headers = append(r.Headers, strings.Clone(name))
 		}

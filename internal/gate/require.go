@@ -73,12 +73,7 @@ func (r *Require) headerValues(header order.Header) (values []string, why order.
 		return nil, order.NoReason
 	}
 	values = make([]string, len(r.Headers))
-	for cursor := 0; header != nil; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		cursor = next
+	for name, value := range order.All(header) {
 		for i, wanted := range r.Headers {
 			switch {
 			case name != wanted && !headername.Equal(name, wanted):

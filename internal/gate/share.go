@@ -116,19 +116,8 @@ func (s *Share) hasOrder(m *order.Match) bool {
 
 // HasHeader reports whether a request has the share's header, exactly once, with its value.
 func (s *Share) HasHeader(header order.Header) bool {
-	times, fits := 0, false
-	for cursor := 0; header != nil; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			break
-		}
-		if name == s.Header {
-			times++
-			fits = s.Value == "" || value == s.Value
-		}
-		cursor = next
-	}
-	return times == 1 && fits
+	value, lines := headerLines(header, s.Header)
+	return lines == 1 && (s.Value == "" || value == s.Value)
 }
 
 // The key of OrderPart is constant: every instance has to enforce the same orders, in every

@@ -122,7 +122,7 @@ func (r *compiled) readFields(req *Request, s *headerFacts, m *Match) (done bool
 
 // announcedSize returns the Content-Length, or 0.
 func announcedSize(header Header) int {
-	for name, value := range all(header) {
+	for name, value := range All(header) {
 		if name == "content-length" {
 			n, err := strconv.Atoi(value)
 			if err != nil && len(value) > 10 {

@@ -29,7 +29,7 @@ type headerFacts struct {
 // readHeaders reads the headers once, and records IDs in them.
 func (r *compiled) readHeaders(header Header, into []idText, s *headerFacts) {
 	s.hasBody = true
-	for name, value := range all(header) {
+	for name, value := range All(header) {
 		if reason := r.readHeader(name, value, s, into); reason != NoReason && s.reason == NoReason {
 			s.reason = reason
 		}
@@ -104,7 +104,7 @@ func withDashes(name string) string {
 // respellsURL reports whether a header overrides the URL in a spelling that only CGI
 // accepts (X.Original.URL). The adapters remove the plain spellings.
 func (req *Request) respellsURL() bool {
-	for name := range all(req.Header) {
+	for name := range All(req.Header) {
 		switch plain := dashed(name); plain {
 		case "x-original-url", "x-rewrite-url":
 			if plain != name {
@@ -175,7 +175,7 @@ func hasOddCharset(contentType string) bool {
 }
 
 func (req *Request) hasOddCharset() bool {
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		if name == "content-type" && hasOddCharset(value) {
 			return true
 		}

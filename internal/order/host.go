@@ -58,7 +58,7 @@ func (t *Table) refuseHost(host string, req Request, matched *Match) bool {
 // forwardsTo reports whether a header names a host that backends may use, if they trust a
 // proxy. An ambiguous value counts as naming it.
 func (req *Request) forwardsTo(host string) bool {
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		if !forwardsHost(name) {
 			continue
 		}
@@ -74,7 +74,7 @@ func (req *Request) forwardsTo(host string) bool {
 // forwardsElsewhere reports whether a header names a host without rules. It ignores the
 // server's own name, which proxies send with every request.
 func (t *Table) forwardsElsewhere(req *Request, own string) bool {
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		header := withDashes(name)
 		if !forwardsHost(name) || header == "x-forwarded-server" {
 			continue

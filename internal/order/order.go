@@ -65,8 +65,8 @@ func (l HeaderList) Next(cursor int) (name, value string, next int) {
 	return l[cursor][0], l[cursor][1], cursor + 1
 }
 
-// all yields the name and value of each header. H may be nil.
-func all(h Header) iter.Seq2[string, string] {
+// All yields the name and value of each header. H may be nil.
+func All(h Header) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if h == nil {
 			return

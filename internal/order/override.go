@@ -108,7 +108,7 @@ func (t *Table) otherMethods(req *Request, fields bool) (methods []string, resul
 // eachOverride calls see with the value of each header that overrides the method, and field
 // with each cookie.
 func (req *Request) eachOverride(see func(string) Reason, field func(name, value string) Reason) Reason {
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		reason := NoReason
 		switch dashed(name) {
 		case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":

@@ -104,7 +104,7 @@ func eachPart(text string, see func(name, value string) Reason) Reason {
 }
 
 func (s *screening) readCookies() Reason {
-	for name, value := range all(s.req.Header) {
+	for name, value := range All(s.req.Header) {
 		if name != "cookie" {
 			continue
 		}
@@ -208,7 +208,7 @@ func (req *Request) form() (kind form, unreadable Reason) {
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		return noForm, NoReason
 	}
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		switch name {
 		case "content-length":
 			if value == "0" {

@@ -30,7 +30,7 @@ func withoutSession(path string) (string, bool) {
 // counts.
 func (req *Request) SessionInPath() string {
 	session := sessionInPath(req.Target)
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		if name != "cookie" || session == "" {
 			continue
 		}
@@ -84,7 +84,7 @@ func (r *compiled) readSession(path, target string, into []idText) Reason {
 
 // Tokens returns the texts of the rule's IDs that are in headers and cookies, in lower case.
 func (r *Rule) Tokens(req *Request) (texts []string) {
-	for name, value := range all(req.Header) {
+	for name, value := range All(req.Header) {
 		for _, id := range r.places() {
 			switch {
 			case id.In == InHeader && name == id.Name:
