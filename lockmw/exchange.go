@@ -174,8 +174,8 @@ func (x *exchange) reply(step *gate.Step, msg *extproc.ProcessingRequest) (sent 
 		return false
 	case gate.Refuse:
 		x.replied = true
-		if a := step.Answer; a != nil {
-			reply = answerWith(a.Status, 0, a.Headers, a.Body, gate.VerdictReplayed)
+		if step.Answer != nil {
+			reply = immediate(step.Answer)
 		} else {
 			reply = x.replies.refusals.To(&x.call.Decision)
 		}

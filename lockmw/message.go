@@ -119,7 +119,6 @@ var (
 	skipUnruled = onRequest(atHeaders, without(removeUnruled), skipRest)
 	skipRuled   = onRequest(atHeaders, without(removeButVerdict), skipRest)
 	watchAnswer = onRequest(atHeaders, without(removeButVerdict), modes[gate.ShowHeaders])
-	unrevealed  = immediate(gate.Unrevealed()) // ext_authz has not sealed the path
 )
 
 // forwarding is the data for a reply that forwards a request, besides its call.
@@ -191,33 +190,27 @@ func set(name, value string) *corev3.HeaderValueOption {
 	}
 }
 
-// immediate is an answer in place of the backend.
-func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
-	headers := append([]gate.Header{{Name: gate.HeaderVerdict, Value: v.String()}}, r.Headers()...)
-	return answerWith(r.Status, r.GRPCStatus, headers, r.Body, v)
-}
-
-// answerWith is an answer in place of the backend. The status of gRPC is 0 for other calls.
-func answerWith(status int, grpcStatus gate.GRPCStatus, headers []gate.Header, body string, v gate.Verdict) *extproc.ProcessingResponse {
-	options := make([]*corev3.HeaderValueOption, len(headers))
-	for i, h := range headers {
+// immediate answers in place of the backend.
+func immediate(a *gate.Answer) *extproc.ProcessingResponse {
+	options := make([]*corev3.HeaderValueOption, len(a.Headers))
+	for i, h := range a.Headers {
 		options[i] = set(h.Name, h.Value)
-		if slices.ContainsFunc(headers[:i], func(before gate.Header) bool { return before.Name == h.Name }) {
+		if slices.ContainsFunc(a.Headers[:i], func(before gate.Header) bool { return before.Name == h.Name }) {
 			// Of an answer, Envoy 1.40 looks at this one only.
 			options[i].AppendAction, options[i].Append = 0, wrapperspb.Bool(true) //nolint:staticcheck // it is deprecated
 		}
 	}
 	var grpc *extproc.GrpcStatus
-	if grpcStatus != 0 {
-		grpc = &extproc.GrpcStatus{Status: uint32(grpcStatus)}
+	if a.GRPCStatus != 0 {
+		grpc = &extproc.GrpcStatus{Status: uint32(a.GRPCStatus)}
 	}
 	return &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extproc.ImmediateResponse{
 			GrpcStatus: grpc,
-			Status:     &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+			Status:     &typev3.HttpStatus{Code: typev3.StatusCode(a.Status)},
 			Headers:    &extproc.HeaderMutation{SetHeaders: options},
-			Body:       []byte(body),
-			Details:    "ordergate_" + v.String(),
+			Body:       []byte(a.Body),
+			Details:    "ordergate_" + a.Verdict.String(),
 		}},
 	}
 }

@@ -52,7 +52,7 @@ type proof struct {
 // it has not come from there: ext_authz may stand behind ext_proc.
 func (s *Server) prove(p *proof, text string) error {
 	if p.result != gate.MarkTaken {
-		return p.stream.Send(immediate(gate.RefusedMark(p.result), gate.VerdictNone))
+		return p.stream.Send(immediate(gate.RefusedMark(p.result).Answer(gate.VerdictNone)))
 	}
 	if p.mark.Stage == gate.StageAuthz && !p.sealed && !p.authzOff && s.opts.Seal != nil {
 		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
@@ -164,5 +164,5 @@ func (p *proof) body(msg *extproc.HttpBody) {
 // reply answers in place of the backend.
 func (p *proof) reply() error {
 	p.report.Time = time.Now().UTC()
-	return p.stream.Send(immediate(p.report.Reply(), gate.VerdictNone))
+	return p.stream.Send(immediate(p.report.Reply().Answer(gate.VerdictNone)))
 }

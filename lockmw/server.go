@@ -118,7 +118,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 
 // Use replaces the gate for all later streams.
 func (s *Server) Use(g *gate.Gate) {
-	encode := func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) { return immediate(r, v), nil }
+	encode := func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
+		return immediate(r.Answer(v)), nil
+	}
 	refusals, _ := gate.NewReplies(g, encode) // encode never fails
 	g.LogProblems(s.problems)
 	s.current.Store(&gateReplies{g, refusals})
@@ -186,9 +188,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 
 // sendUnrevealed refuses a request whose path ext_authz has not sealed.
 func (s *Server) sendUnrevealed(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, req *order.Request) error {
-	reply, verdict := gate.Unrevealed()
-	a.gate.LogUnruled(verdict, gate.ReasonUnsealed, reply.Status, req)
-	return stream.Send(unrevealed)
+	answer := gate.Unrevealed()
+	a.gate.LogUnruled(answer.Verdict, gate.ReasonUnsealed, answer.Status, req)
+	return stream.Send(immediate(answer))
 }
 
 // reveal restores the target of a request that ext_authz has sealed, and the text of its mark.

@@ -103,11 +103,7 @@ func (a *Adapter) Use(g *gate.Gate) {
 }
 
 func (a *Adapter) prepare(r gate.Reply, v gate.Verdict, details string) *Reply {
-	headers := [][2]string{{gate.HeaderVerdict, v.String()}}
-	for _, h := range r.Headers() {
-		headers = append(headers, [2]string{h.Name, h.Value})
-	}
-	reply := &Reply{Status: uint32(r.Status), Headers: headers, Body: r.Body, Details: details}
+	reply := &Reply{Answer: r.Answer(v), Details: details}
 	reply.Native = a.opts.Native(reply)
 	return reply
 }
@@ -132,7 +128,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	}
 	if mark, result := a.mark(h); result != "" {
 		if result != gate.MarkTaken {
-			return Step{Do: Refuse, Reply: proofReply(gate.RefusedMark(result))}, nil
+			return Step{Do: Refuse, Reply: temporary(gate.RefusedMark(result).Answer(gate.VerdictNone), "ordergate_doctor")}, nil
 		}
 		s = &Stream{adapter: a, replies: d, envoy: e, bodyState: state}
 		s.proof = &proof{stream: s, mark: mark}
@@ -225,7 +221,7 @@ func (a *Adapter) faultReplyTo(h Headers) *Reply {
 	req := h.request(nil, order.BodyUnseen)
 	func() {
 		defer func() { _ = recover() }() // the fault may be one of this log
-		a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, int(a.faultReply.Status), &req)
+		a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, a.faultReply.Status, &req)
 	}()
 	if gate.IsGRPC(&req) {
 		return a.faultGRPC

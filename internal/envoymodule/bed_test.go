@@ -106,7 +106,7 @@ func (e *envoy) act(step Step, woken bool) Action {
 	}
 	switch {
 	case step.Do == Refuse:
-		e.answer, e.why, e.reply = step.Reply.Status, step.Reply.Details, step.Reply
+		e.answer, e.why, e.reply = uint32(step.Reply.Status), step.Reply.Details, step.Reply
 	case step.Do == PassRequest && step.Verdict != gate.VerdictNone:
 		e.Set(Request, gate.HeaderVerdict, step.Verdict.String())
 	}

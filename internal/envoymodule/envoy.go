@@ -79,9 +79,7 @@ const (
 
 // Reply is an answer in place of the backend.
 type Reply struct {
-	Status  uint32
-	Headers [][2]string
-	Body    string
+	*gate.Answer
 	Details string         // response code details
 	Native  unsafe.Pointer // the result of Options.Native
 	// Temporary says that the reply is for one request. It has no Native.

@@ -9,8 +9,8 @@ import (
 // header returns a header of the answer that was given here; "": none.
 func (e *envoy) header(name string) string {
 	for _, h := range e.reply.Headers {
-		if h[0] == name {
-			return h[1]
+		if h.Name == name {
+			return h.Value
 		}
 	}
 	return ""

@@ -95,13 +95,5 @@ func (p *proof) forward(h Headers) Step {
 // reply answers in place of the backend.
 func (p *proof) reply() Step {
 	p.stream.proof = nil
-	return p.stream.refuse(proofReply(p.report.Reply()))
-}
-
-func proofReply(answer gate.Reply) *Reply {
-	r := &Reply{Status: uint32(answer.Status), Headers: [][2]string{{gate.HeaderVerdict, gate.VerdictNone.String()}}, Body: answer.Body, Details: "ordergate_doctor", Temporary: true}
-	for _, h := range answer.Headers() {
-		r.Headers = append(r.Headers, [2]string{h.Name, h.Value})
-	}
-	return r
+	return p.stream.refuse(temporary(p.report.Reply().Answer(gate.VerdictNone), "ordergate_doctor"))
 }

@@ -144,7 +144,7 @@ func (s *Stream) report(e gate.Event) Step {
 		return Step{Do: Wait}
 	case gate.Refuse:
 		if step.Answer != nil {
-			return s.refuse(storedReply(step.Answer))
+			return s.refuse(temporary(step.Answer, "ordergate_"+gate.VerdictReplayed.String()))
 		}
 		return s.refuse(s.replies.refusals.To(&s.call.Decision))
 	}
@@ -316,13 +316,9 @@ func (s *Stream) onDecision(h Headers, result *gate.TryResult) Step {
 	return step
 }
 
-// storedReply is a stored answer for a client.
-func storedReply(a *gate.Answer) *Reply {
-	r := &Reply{Status: uint32(a.Status), Body: a.Body, Details: "ordergate_" + gate.VerdictReplayed.String(), Temporary: true}
-	for _, h := range a.Headers {
-		r.Headers = append(r.Headers, [2]string{h.Name, h.Value})
-	}
-	return r
+// temporary is the reply to one request.
+func temporary(a *gate.Answer, details string) *Reply {
+	return &Reply{Answer: a, Details: details, Temporary: true}
 }
 
 func (s *Stream) refuse(r *Reply) Step {

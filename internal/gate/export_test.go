@@ -7,6 +7,9 @@ const (
 	MaxTokenBytes = maxTokenBytes
 )
 
+// HTTP returns the answers to calls that are not gRPC's, by rule.
+func (r *Replies[T]) HTTP() [][Refusals]*T { return r.http }
+
 // Lease returns the lease of a call.
 func (c *Call) Lease() Lease { return c.lease }
 

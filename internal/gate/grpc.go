@@ -56,11 +56,6 @@ func IsGRPCType(contentType string) bool {
 	return rest == "" || strings.IndexByte("+; \t,", rest[0]) >= 0
 }
 
-// PrepareGRPC is [Prepare] for the answers to gRPC calls.
-func PrepareGRPC[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
-	return prepare(g, Reply.ForGRPC, encode)
-}
-
 // ForGRPC returns the answer in gRPC's form. The body is the message of the status. Envoy sends
 // it in a header, in place of a body, and replaces the HTTP status by 200.
 func (r Reply) ForGRPC(v Verdict) Reply {

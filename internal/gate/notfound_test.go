@@ -167,14 +167,16 @@ func TestPrepareOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	encoded := 0
-	all, err := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*gate.Reply, error) {
-		encoded++
+	all, err := gate.NewReplies(g, func(r gate.Reply, v gate.Verdict) (*gate.Reply, error) {
+		if r.GRPCStatus == 0 {
+			encoded++
+		}
 		return &r, nil
 	})
 	if err != nil || encoded > 5 { // absent; invalid and ambiguous, with 400; 413 and 431
 		t.Errorf("%d answers are encoded, error %v", encoded, err)
 	}
-	for _, replies := range all {
+	for _, replies := range all.HTTP() {
 		for r, reply := range replies {
 			if want, _, ok := policies[0].Reply(gate.Refusal(r)); ok && (reply == nil || reply.Status != want.Status || reply.Body != want.Body) {
 				t.Errorf("refusal %d is %+v, want %+v", r, reply, want)

@@ -99,13 +99,6 @@ var ErrInUse = errors.New("the first call with this key has not ended")
 // AllAnswers stands for the stored answers of all names.
 const AllAnswers = "*"
 
-// Answer is a stored answer, for a client.
-type Answer struct {
-	Status  int
-	Headers []Header // the verdict included
-	Body    string
-}
-
 // Headers of a stored answer.
 const (
 	HeaderSettledAt = "x-ordergate-settled-at" // the time at which the answer was stored, RFC 3339
@@ -181,7 +174,7 @@ func SummarizeAnswer(text string) (AnswerSummary, error) {
 // answer returns the stored answer for a client.
 func (r *answerRecord) answer(body string, now time.Time) *Answer {
 	at := time.UnixMilli(r.At)
-	a := &Answer{Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+4)}
+	a := &Answer{Verdict: VerdictReplayed, Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+4)}
 	for _, h := range r.Headers {
 		a.Headers = append(a.Headers, Header{h[0], h[1]})
 	}

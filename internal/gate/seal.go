@@ -100,6 +100,6 @@ func mac(key SealKey, method, target string) string {
 }
 
 // Unrevealed is the answer to a request with a path that Reveal does not accept.
-func Unrevealed() (Reply, Verdict) {
-	return Reply{Status: http.StatusServiceUnavailable, Body: `{"error":"try again"}`, RetryAfter: time.Second}, VerdictUnavailable
+func Unrevealed() *Answer {
+	return Reply{Status: http.StatusServiceUnavailable, Body: `{"error":"try again"}`, RetryAfter: time.Second}.Answer(VerdictUnavailable)
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -186,28 +187,32 @@ type Replies[T any] struct {
 	http, grpc [][Refusals]*T // by rule
 }
 
-// NewReplies encodes them: see [Prepare].
+// NewReplies encodes them. Equal answers are encoded once: a page for requests that cannot be read is the
+// answer for every reason. The error is encode's first one, with the rule's name.
 func NewReplies[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) (r Replies[T], err error) {
-	if r.http, err = Prepare(g, encode); err == nil {
-		r.grpc, err = PrepareGRPC(g, encode)
+	r.http, r.grpc = make([][Refusals]*T, len(g.policies)), make([][Refusals]*T, len(g.policies))
+	known := make(map[encoded]*T)
+	add := func(to **T, reply Reply, verdict Verdict) (err error) {
+		key := encoded{verdict, reply.Status, reply.GRPCStatus, fmt.Sprintf("%q", reply.Headers()), reply.Body}
+		if known[key] == nil {
+			known[key], err = encode(reply, verdict)
+		}
+		*to = known[key]
+		return err
 	}
-	return r, err
-}
-
-// To returns the answer to a refused request.
-func (r *Replies[T]) To(d *Decision) *T {
-	if d.GRPC {
-		return r.grpc[d.Rule][d.Refusal()]
+	for i := range g.policies {
+		for n := range Refusal(Refusals) {
+			reply, verdict, ok := g.policies[i].Reply(n)
+			if !ok { // the policy never gives this answer
+				continue
+			}
+			err = cmp.Or(add(&r.http[i][n], reply, verdict), add(&r.grpc[i][n], reply.ForGRPC(verdict), verdict))
+			if err != nil {
+				return r, fmt.Errorf("rule %q: %w", g.policies[i].Rule.Name, err)
+			}
+		}
 	}
-	return r.http[d.Rule][d.Refusal()]
-}
-
-// Prepare encodes, by rule, every answer that the gate's policies can give. An entry is nil
-// if its policy never gives that answer. Equal answers are encoded once: a page for requests
-// that cannot be read is the answer for every reason. The error is encode's first one, with the
-// rule's name.
-func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
-	return prepare(g, func(r Reply, _ Verdict) Reply { return r }, encode)
+	return r, nil
 }
 
 // encoded identifies what a client gets.
@@ -218,29 +223,12 @@ type encoded struct {
 	headers, body string
 }
 
-func prepare[T any](g *Gate, form func(Reply, Verdict) Reply, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
-	all := make([][Refusals]*T, len(g.policies))
-	known := make(map[encoded]*T)
-	for i := range g.policies {
-		p := &g.policies[i]
-		for r := range Refusal(Refusals) {
-			reply, verdict, ok := p.Reply(r)
-			if !ok {
-				continue
-			}
-			reply = form(reply, verdict)
-			key := encoded{verdict, reply.Status, reply.GRPCStatus, fmt.Sprintf("%q", reply.Headers()), reply.Body}
-			if all[i][r] = known[key]; all[i][r] != nil {
-				continue
-			}
-			var err error
-			if all[i][r], err = encode(reply, verdict); err != nil {
-				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
-			}
-			known[key] = all[i][r]
-		}
+// To returns the answer to a refused request.
+func (r *Replies[T]) To(d *Decision) *T {
+	if d.GRPC {
+		return r.grpc[d.Rule][d.Refusal()]
 	}
-	return all, nil
+	return r.http[d.Rule][d.Refusal()]
 }
 
 // invalid is the answer to a request whose order cannot be determined. If the policy has no
@@ -281,6 +269,20 @@ func verdictFor(why order.Reason) Verdict {
 
 // Header is a response header.
 type Header struct{ Name, Value string }
+
+// Answer is an answer in place of the backend, as a client gets it.
+type Answer struct {
+	Verdict    Verdict
+	Status     int
+	GRPCStatus GRPCStatus // 0: the call is not gRPC's
+	Headers    []Header   // the verdict included
+	Body       string
+}
+
+// Answer returns the reply with its verdict.
+func (r Reply) Answer(v Verdict) *Answer {
+	return &Answer{v, r.Status, r.GRPCStatus, append([]Header{{HeaderVerdict, v.String()}}, r.Headers()...), r.Body}
+}
 
 const headerCacheControl = "cache-control"
 

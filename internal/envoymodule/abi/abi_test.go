@@ -101,9 +101,8 @@ func TestLayout(t *testing.T) {
 
 // TestNative keeps one reply of those that say the same.
 func TestNative(t *testing.T) {
-	r := envoymodule.Reply{Status: 404, Headers: [][2]string{{gate.HeaderVerdict, "absent"}}, Body: "{}", Details: "ordergate_absent"}
-	other := r
-	other.Body = ""
+	r := envoymodule.Reply{Answer: gate.Reply{Status: 404, Body: "{}"}.Answer(gate.VerdictAbsent), Details: "ordergate_absent"}
+	other := envoymodule.Reply{Answer: gate.Reply{Status: 404}.Answer(gate.VerdictAbsent), Details: "ordergate_absent"}
 	first := Native(&r)
 	if again := Native(&r); again != first {
 		t.Error("the same reply is kept twice")

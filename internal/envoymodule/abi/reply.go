@@ -37,51 +37,49 @@ func Native(r *envoymodule.Reply) unsafe.Pointer {
 }
 
 func intern(r *envoymodule.Reply) *C.ordergate_reply {
-	c := (*C.ordergate_reply)(C.malloc(C.sizeof_ordergate_reply))
-	*c = C.ordergate_reply{status: C.uint32_t(r.Status), body: permanent(r.Body), details: permanent(r.Details)}
+	block := C.malloc(C.size_t(sizeOf(r)))
+	write(r, block, permanent)
+	return (*C.ordergate_reply)(block)
+}
+
+// sizeOf returns the size of a reply in C's memory with its headers, but without its texts.
+func sizeOf(r *envoymodule.Reply) int {
+	return C.sizeof_ordergate_reply + len(r.Headers)*C.sizeof_envoy_dynamic_module_type_module_http_header
+}
+
+// write writes a reply to the beginning of a block of C's memory. Place copies its texts.
+func write(r *envoymodule.Reply, block unsafe.Pointer, place func(text string) C.envoy_dynamic_module_type_module_buffer) {
+	c := (*C.ordergate_reply)(block)
+	*c = C.ordergate_reply{temporary: C.bool(r.Temporary), status: C.uint32_t(r.Status), body: place(r.Body), details: place(r.Details)}
 	c.headers_size = C.size_t(len(r.Headers))
-	c.headers = (*C.envoy_dynamic_module_type_module_http_header)(
-		C.calloc(c.headers_size, C.sizeof_envoy_dynamic_module_type_module_http_header))
+	c.headers = (*C.envoy_dynamic_module_type_module_http_header)(unsafe.Add(block, C.sizeof_ordergate_reply))
 	headers := unsafe.Slice(c.headers, len(r.Headers))
 	for i, h := range r.Headers {
-		name, value := permanent(h[0]), permanent(h[1])
+		name, value := place(h.Name), place(h.Value)
 		headers[i] = C.envoy_dynamic_module_type_module_http_header{
 			key_ptr: name.ptr, key_length: name.length, value_ptr: value.ptr, value_length: value.length,
 		}
 	}
-	return c
 }
 
 // temporary copies a reply to one block of C's memory, which act frees in module.c.
 func temporary(r *envoymodule.Reply) *C.ordergate_reply {
-	size := C.sizeof_ordergate_reply + len(r.Headers)*C.sizeof_envoy_dynamic_module_type_module_http_header
-	texts := size
+	texts := sizeOf(r)
+	size := texts + len(r.Body) + len(r.Details)
 	for _, h := range r.Headers {
-		size += len(h[0]) + len(h[1])
+		size += len(h.Name) + len(h.Value)
 	}
-	size += len(r.Body) + len(r.Details)
 	block := C.malloc(C.size_t(size))
 	memory := unsafe.Slice((*byte)(block), size)
-	place := func(text string) C.envoy_dynamic_module_type_module_buffer {
+	write(r, block, func(text string) C.envoy_dynamic_module_type_module_buffer {
 		if text == "" {
 			return C.envoy_dynamic_module_type_module_buffer{}
 		}
 		at := texts
 		texts += copy(memory[at:], text)
 		return C.envoy_dynamic_module_type_module_buffer{ptr: (*C.char)(unsafe.Pointer(&memory[at])), length: C.size_t(len(text))}
-	}
-	c := (*C.ordergate_reply)(block)
-	*c = C.ordergate_reply{temporary: true, status: C.uint32_t(r.Status), body: place(r.Body), details: place(r.Details)}
-	c.headers_size = C.size_t(len(r.Headers))
-	c.headers = (*C.envoy_dynamic_module_type_module_http_header)(unsafe.Add(block, C.sizeof_ordergate_reply))
-	headers := unsafe.Slice(c.headers, len(r.Headers))
-	for i, h := range r.Headers {
-		name, value := place(h[0]), place(h[1])
-		headers[i] = C.envoy_dynamic_module_type_module_http_header{
-			key_ptr: name.ptr, key_length: name.length, value_ptr: value.ptr, value_length: value.length,
-		}
-	}
-	return c
+	})
+	return (*C.ordergate_reply)(block)
 }
 
 // permanent copies a text to C's memory.
