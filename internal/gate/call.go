@@ -28,62 +28,58 @@ import (
 // event that means nothing at a stage lets what it is about pass, or wait. What becomes of the lock is the
 // machine in bracket.go. What the call needs is decided by [Gate.Open].
 type Call struct {
-	gate          *Gate
-	policy        *Policy
-	stage         stage
-	bracket       bracket
+	gate     *Gate
+	policy   *Policy
+	stage    stage
+	bracket  bracket
+	start    time.Time
+	origin   origin      // for the decision log
+	Decision Decision    // its ID is that of a lock or of a create
+	screened *Decision   // on the orders that its body names; nil: there is none
+	lookup   *lookupCall // nil: no answer to a lookup is read
+	create   *createCall // nil: it creates no order
+	once     *onceCall   // nil: no answer is stored
+
+	// What it needs.
+	NeedsBody   bool // all of the request's body
+	BodyEndOnly bool // the gate needs the end of the body, not its content
+	NeedsLock   bool
+	NeedsAnswer bool
+
+	// How far it has come.
+	mayCreate              bool // a create may have made an order that is not learned yet
+	forwarded              bool // of a call with a lock: the backend may have the request
+	isAnswered             bool // the headers of an answer have arrived
+	toldOutcome, toldOrder bool // see news
+
+	// Of its request.
+	reads           bool        // the method is GET or HEAD
+	counted         bool        // ext_authz has found that the orders may exist, or a client feigns that it has
+	rule            order.Found // for the request with its body
+	line            string      // see lineOf; "": it is not refused later
+	requestID       string      // x-request-id, for the log
+	accept          string      // the Accept with which the request is forwarded; "": it stays as it is
+	bodyIDs         []string    // the orders, if the request's body names them, for screen
+	limitID         string      // the ID that the rule's limit counts
+	conditionValues []string    // of the headers that the conditions of a settlement use
+
+	// Of its lock.
+	lockRequest   LockRequest
+	lockKey       string             // see Key; "": not built yet
 	stopWaiting   context.CancelFunc // of Acquire; nil: it has not begun
 	lease         Lease
-	orderLease    Lease       // of the orders, in lease
-	keyLease      Lease       // of the key, in lease
-	numbers       []int64     // from which on the answer of the key counts, for each order
-	once          *onceCall   // nil: no answer is stored
-	lockRequest   LockRequest // for the lock
-	lockKey       string      // see Key; "": not built yet
-	limitID       string      // the ID that the rule's limit counts
-	requestID     string      // x-request-id, for the log
-	line          string      // see lineOf; "": it is not refused later
-	unknownReason string      // why the outcome is unknown
-	watchedID     string      // the ID of a lookup, if the gate reads its answer
-	sampled       bool        // the lookup may be one of Verifier.Sample
-	accept        string      // the Accept with which the request is forwarded; "": it stays as it is
-	reads         bool        // the method is GET or HEAD
-	namedID       string      // the ID in the request of a create; "": none
-	namedText     string      // the same as the request spells it
-	bodyIDs       []string    // the orders, if the request's body names them, for screen
-	counted       bool        // ext_authz has found that the orders may exist, or a client feigns that it has
-	// conditionValues are those of the headers that the conditions of a settlement use.
-	conditionValues []string
-	idPrefix        string   // of the ID that a create learns: the parts in its request
-	mayCreate       bool     // a create may have made an order that is not learned yet
-	forwarded       bool     // of a call with a lock: the backend may have the request
-	isAnswered      bool     // the headers of an answer have arrived
-	body            []byte   // of the answer, while it is collected
-	answer          Response // the answer to a create, as far as it has arrived
-	grpcAnswer      bool     // the answer is gRPC's
-	grpcStatus      string   // of gRPC's answer, in its trailers or alone in its headers
-	grpcEnded       bool     // gRPC's answer has ended, and its outcome is unknown
-	start           time.Time
-	rule            order.Found // for the request with its body
+	grantedAt     time.Time // when the lease was granted
+	unknownReason string    // why the outcome is unknown
 
-	toLearn                func(context.Context) learned // the work of learning
-	learnedID              string                        // of the order that a create has made
-	screened               Decision                      // on the orders that its body names
-	toldOutcome, toldOrder bool                          // see news
-	origin                 origin                        // for the decision log
-	grantedAt              time.Time                     // when the lease was granted
-	finishedAt             time.Time                     // when the answer had ended, of a call that is traced
-	repeats                string                        // see Trace
-	status                 int                           // of the answer; 0: unknown
-	Decision               Decision
-	NeedsBody              bool // all of the request's body
-	BodyEndOnly            bool // the gate needs the end of the body, not its content
-	NeedsLock              bool
-	NeedsAnswer            bool
-	readings               readings // of the answer to a lookup or a create
-	notFound               bool     // the status of the answer to a lookup says that there is no such order
-	headerText             string   // what [Learn] finds in the headers, of an answer whose body is read, too
-	encoded                bool     // the answer's body may be encoded
+	// Of its answer.
+	grpcAnswer bool      // it is gRPC's
+	grpcEnded  bool      // gRPC's answer has ended, and its outcome is unknown
+	grpcStatus string    // of gRPC's answer, in its trailers or alone in its headers
+	status     int       // 0: unknown
+	body       []byte    // while it is collected
+	learnedID  string    // of the order that a create has made
+	repeats    string    // see Trace
+	finishedAt time.Time // when it had ended, of a call that is traced
 }
 
 // stage is how far a call has come.
@@ -312,7 +308,7 @@ func (c *Call) shows(locks bool) Show {
 	switch {
 	case !c.NeedsAnswer:
 		return ShowNothing
-	case c.watchedID != "":
+	case c.lookup != nil:
 		return ShowHeaders
 	case locks && c.learnsBody():
 		return ShowBodyToEnd
@@ -477,7 +473,10 @@ func (c *Call) onGranted(g *Grant) Step {
 		}
 		return c.onDenied(g.Err)
 	}
-	c.lease, c.orderLease, c.keyLease, c.numbers, c.grantedAt = g.Lease, g.order, g.key, g.numbers, c.gate.now()
+	c.lease, c.grantedAt = g.Lease, c.gate.now()
+	if c.once != nil {
+		c.once.grant = *g
+	}
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
 		c.forwarded = true
@@ -593,7 +592,7 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 			return Step{Do: PassResponse}
 		}
 	}
-	if c.watchedID != "" {
+	if c.lookup != nil {
 		return c.onLookedUp(r)
 	}
 	first := !c.isAnswered
@@ -731,7 +730,7 @@ func (c *Call) collected(whole bool, why error) Step {
 	body := c.body
 	c.body = nil
 	switch {
-	case c.watchedID != "":
+	case c.lookup != nil:
 		return c.onLookupRead(body, whole)
 	case whole:
 		return c.learn(func(ctx context.Context) learned { return c.learnBody(ctx, body) })
@@ -825,7 +824,7 @@ func (c *Call) onEnd(last *Response) (s Step) {
 			c.unknownReason = grpcReason(c.grpcStatus)
 		}
 	}
-	s.Unfinished = c.bracket.state == running || breaksOff || stage == atCollect && c.watchedID == ""
+	s.Unfinished = c.bracket.state == running || breaksOff || stage == atCollect && c.lookup == nil
 	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
 	s.Metadata = c.news()
 	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded || stage == atBody && c.hidesPath() {

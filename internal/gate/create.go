@@ -19,6 +19,18 @@ type Learn struct {
 	Capture *regexp.Regexp // its one group matches the ID in that text; nil: the text is the ID
 }
 
+// createCall is what a call knows of the order that it may create.
+type createCall struct {
+	namedText  string   // the ID in the request, as it spells it; "": none
+	idPrefix   string   // of the ID to learn: the parts in the request
+	answer     Response // as far as it has arrived
+	readings   readings // of the answer
+	headerText string   // what [Learn] finds in the headers, of an answer whose body is read, too
+	encoded    bool     // the answer's body may be encoded
+
+	toLearn func(context.Context) learned // the work of learning
+}
+
 // onCreated handles the headers of the answer to a create. Unseen: Envoy may pass its body on without
 // showing it.
 func (c *Call) onCreated(r *Response, unseen bool) Step {
@@ -26,14 +38,14 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		r = r.asHTTP()
 	}
 	c.policy.Answers.note(r)
-	c.answer, c.readings, c.status = *r, c.policy.Answers.readOutcome(r), r.Status
-	c.answer.Header = nil // valid during this event only
+	c.create.answer, c.create.readings, c.status = *r, c.policy.Answers.readOutcome(r), r.Status
+	c.create.answer.Header = nil // valid during this event only
 	switch {
 	case r.madeNoOrder():
 		c.mayCreate = false
 		c.logCreate()
 		return Step{Do: PassResponse}
-	case c.readings.means(nil, false).failed():
+	case c.create.readings.means(nil, false).failed():
 		c.mayCreate = false
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		c.logCreate()
@@ -45,9 +57,9 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		return c.learn(func(ctx context.Context) learned { return c.learnText(ctx, text, nil) })
 	case r.Header == nil:
 	case len(c.policy.Create.Learn.JSON) == 0:
-		c.headerText = c.textInHeader(r.Header)
+		c.create.headerText = c.textInHeader(r.Header)
 	default:
-		c.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
+		c.create.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
 	}
 	if r.Ended {
 		return c.collected(true, nil)
@@ -68,7 +80,7 @@ func (c *Call) learnOrMark(ctx context.Context) (l learned) {
 			l.err = errors.Join(l.err, c.policy.Create.Filter.MarkIncomplete(ctx, l.err.Error(), c.earliestCreation()))
 		}
 	}()
-	return c.toLearn(ctx)
+	return c.create.toLearn(ctx)
 }
 
 func (c *Call) onCaughtUp(err error) Step {
@@ -89,7 +101,7 @@ type learned struct {
 
 // learn has an order learned, before its answer is passed on.
 func (c *Call) learn(work func(context.Context) learned) Step {
-	c.mayCreate, c.toLearn = false, work
+	c.mayCreate, c.create.toLearn = false, work
 	if c.stage != atEnd {
 		c.stage = atLearn
 	}
@@ -102,7 +114,7 @@ func (c *Call) learnUnanswered() Step {
 }
 
 func (c *Call) onLearned(l *learned) Step {
-	c.learnedID, c.toLearn = l.id, nil
+	c.learnedID, c.create.toLearn = l.id, nil
 	if !l.none {
 		c.traceLearned(l)
 	}
@@ -169,7 +181,7 @@ func (c *Call) awaitsEnd(r *Response) bool {
 
 // learnBody learns the ID of an answer with this body.
 func (c *Call) learnBody(ctx context.Context, body []byte) learned {
-	if c.readings.means(body, true).failed() {
+	if c.create.readings.means(body, true).failed() {
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		return learned{none: true}
 	}
@@ -204,14 +216,14 @@ func (c *Call) catchUp(ctx context.Context) error {
 func (c *Call) textIn(body []byte) (string, error) {
 	path := c.policy.Create.Learn.JSON
 	if len(path) == 0 {
-		return c.headerText, nil
+		return c.create.headerText, nil
 	}
 	text, err := memberText(body, path)
 	switch {
 	case err == nil:
-	case c.answer.GRPC:
+	case c.create.answer.GRPC:
 		err = errProtobuf
-	case c.encoded:
+	case c.create.encoded:
 		err = errEncoded
 	}
 	return text, err
@@ -238,8 +250,8 @@ var (
 func (c *Call) learnText(ctx context.Context, text string, err error) learned {
 	l := learned{start: c.gate.now()}
 	// A client that has an answer of the backend may know of an order.
-	answered := !errors.Is(err, errNoAnswer) && !c.answer.fromGateway()
-	known := answered && c.answer.Outcome() == OutcomeKnown
+	answered := !errors.Is(err, errNoAnswer) && !c.create.answer.fromGateway()
+	known := answered && c.create.answer.Outcome() == OutcomeKnown
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
 	var why error // why the ID was not read
@@ -247,8 +259,8 @@ func (c *Call) learnText(ctx context.Context, text string, err error) learned {
 	case err == nil:
 		l.id = id
 		err = filter.Learn(ctx, id)
-		if c.answer.retried() && !filter.Followed() {
-			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
+		if c.create.answer.retried() && !filter.Followed() {
+			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.create.answer.unknownReason(), c.start))
 		}
 	case answered && !errors.Is(err, errSlow) && filter.Followed() && filter.CaughtUp(ctx):
 		why, err = ErrByTable, nil
@@ -261,8 +273,8 @@ func (c *Call) learnText(ctx context.Context, text string, err error) learned {
 	default:
 		why = ErrAbandoned
 		reason := err.Error()
-		if c.answer.Status != 0 && c.answer.Outcome() != OutcomeKnown {
-			reason += ": " + c.answer.unknownReason()
+		if c.create.answer.Status != 0 && c.create.answer.Outcome() != OutcomeKnown {
+			reason += ": " + c.create.answer.unknownReason()
 		}
 		var failed error
 		// A table that is followed sends the order when the backend commits it. With a doubt, one
@@ -270,7 +282,7 @@ func (c *Call) learnText(ctx context.Context, text string, err error) learned {
 		if answered || !filter.Followed() {
 			failed = filter.Abandoned(ctx, reason, c.earliestCreation())
 		}
-		if failed != nil || c.answer.Status != 0 {
+		if failed != nil || c.create.answer.Status != 0 {
 			err = errors.Join(err, failed)
 		} else {
 			err = nil // a client can cause it by leaving
@@ -295,7 +307,7 @@ func (e *learnError) Unwrap() []error { return []error{e.error, e.why} }
 // earliestCreation returns the earliest time at which the call's order was created. Zero:
 // the answer says that the order existed before.
 func (c *Call) earliestCreation() time.Time {
-	if c.answer.Status == http.StatusConflict {
+	if c.create.answer.Status == http.StatusConflict {
 		return time.Time{}
 	}
 	return c.start
@@ -314,15 +326,15 @@ func (c *Call) newID(text string, err error) (string, error) {
 	if err == nil {
 		_, ok := create.Format.Canonical(text)
 		switch {
-		case ok && c.idPrefix == "" && len(c.policy.Rule.Parts) > 0:
+		case ok && c.create.idPrefix == "" && len(c.policy.Rule.Parts) > 0:
 			return "", errNoParts
 		case ok:
-			return c.idPrefix + text, nil // as it is: other rules may have another canonical form
+			return c.create.idPrefix + text, nil // as it is: other rules may have another canonical form
 		}
 		err = errors.New("the ID in the answer does not have the rule's format")
 	}
-	if c.namedID != "" && c.answer.Status == http.StatusConflict && c.answer.Outcome() == OutcomeKnown {
-		return c.namedText, nil
+	if c.create.namedText != "" && c.create.answer.Status == http.StatusConflict && c.create.answer.Outcome() == OutcomeKnown {
+		return c.create.namedText, nil
 	}
 	return "", err
 }

@@ -189,10 +189,8 @@ func (c *Call) logged(d *Decision) LoggedDecision {
 		l.Order = plain(c.learnedID)
 	case len(ids) > 0:
 		l.Order = plain(ids[0])
-	case d.ID != "":
-		l.Order = plain(d.ID)
 	default:
-		l.Order = plain(c.namedID)
+		l.Order = plain(d.ID)
 	}
 	if len(ids) > 1 {
 		l.Orders = len(ids)
@@ -210,7 +208,7 @@ func (c *Call) logged(d *Decision) LoggedDecision {
 	case c.NeedsLock && (c.lease != nil || !c.policy.Observe):
 		l.Outcome = c.bracket.outcome.String()
 	case c.policy.Create != nil && !c.mayCreate && !d.Refused:
-		l.Outcome = c.answer.Outcome().String()
+		l.Outcome = c.create.answer.Outcome().String()
 	}
 	return l
 }

@@ -64,7 +64,7 @@ func (c *Call) answerOptions() []string {
 	switch acts := c.policy != nil && c.NeedsAnswer && (c.policy.Create != nil || c.once != nil); {
 	case acts && c.reads && !c.policy.Observe:
 		return AnswerOptions[:]
-	case acts, c.watchedID != "" && c.policy.Answers.readsBody():
+	case acts, c.lookup != nil && c.policy.Answers.readsBody():
 		return AnswerOptions[:len(AnswerOptions)-preconditions]
 	}
 	return nil

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"net/netip"
-	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -13,23 +12,6 @@ const headerRequestID = "x-request-id"
 // maxTokenBytes bounds the headers that go into a lock request, in bytes: two owners, or
 // any sensible request ID. Longer values are ignored.
 const maxTokenBytes = 128
-
-// newLockRequest builds a lock request from copies of what the request holds. Size is the
-// size of the headers that the request keeps.
-func newLockRequest(p *Policy, m *order.Match, header order.Header) (request LockRequest, size headerSize) {
-	request.Purpose = p.Rule.Name
-	presented, id, size := leaseAndRequestID(header)
-	if !p.Observe { // in observe mode no client receives a lease that it could present
-		request.PresentedLease = strings.Clone(presented)
-	}
-	if id != "" {
-		request.Purpose += " " + id
-	}
-	if m.Result == order.Named {
-		request.IDs = cloneIDs(m)
-	}
-	return request, size
-}
 
 // SetClient sets the caller's address, before Acquire: with a port, as Envoy sends it.
 func (c *Call) SetClient(address string) { c.lockRequest.Client = clientOf(address) }
@@ -49,8 +31,8 @@ func clientOf(address string) string {
 	return network.String()
 }
 
-// leaseAndRequestID returns the lease that a request presents, and the request's ID. A
-// header that was sent twice counts as absent, because it is ambiguous.
+// leaseAndRequestID returns the lease that a request presents, the request's ID, and the size of the headers
+// that it keeps. A header that was sent twice counts as absent, because it is ambiguous.
 func leaseAndRequestID(header order.Header) (presented, id string, size headerSize) {
 	leases, ids := 0, 0
 	for name, value := range order.All(header) {

@@ -23,11 +23,8 @@ func logRefused(log *slog.Logger, d *Decision, about []any) {
 // what is unknown.
 func (c *Call) LogArgs() []any {
 	orders := c.Decision.ID
-	switch n := len(c.lockRequest.IDs); {
-	case n > 1:
+	if n := len(c.lockRequest.IDs); n > 1 {
 		orders = fmt.Sprintf("%s and %d more", c.lockRequest.IDs[0], n-1)
-	case orders == "":
-		orders = c.namedID
 	}
 	return logArgs(c.policy.Rule.Name, orders, c.requestID)
 }

@@ -108,7 +108,7 @@ func TestLookedUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.r.Details, tt.r.Attempts = "via_upstream", 1
-			c := Call{gate: g, policy: &g.policies[0], watchedID: "42", stage: atBackend}
+			c := Call{gate: g, policy: &g.policies[0], lookup: &lookupCall{id: "42"}, stage: atBackend}
 			if c.On(Event{Kind: ResponseHeaders, Response: &tt.r}).Do == ReadResponse {
 				c.On(Event{Kind: ResponseBody, Body: []byte(tt.body), End: true})
 			}

@@ -161,8 +161,8 @@ func (g *Gate) Metadata(d *Decision) (m Metadata, ok bool) {
 // already: see news.
 func (c *Call) metadata() *Metadata {
 	d := &c.Decision
-	if d.Verdict == VerdictNone {
-		d = &c.screened
+	if d.Verdict == VerdictNone && c.screened != nil {
+		d = c.screened
 	}
 	decided, ok := c.gate.Metadata(d)
 	if !ok {
@@ -209,12 +209,10 @@ func (c *Call) orders() string {
 	switch n := len(c.lockRequest.IDs); {
 	case n > 1:
 		return plain(c.lockRequest.IDs[0]) + " and " + strconv.Itoa(n-1) + " more"
-	case c.Decision.ID != "":
-		return plain(c.Decision.ID)
-	case c.screened.ID != "":
+	case c.Decision.ID == "" && c.screened != nil:
 		return plain(c.screened.ID)
 	}
-	return plain(c.namedID)
+	return plain(c.Decision.ID)
 }
 
 // maxPlain bounds the result of plain, in bytes.

@@ -58,10 +58,19 @@ func (p *Policy) ReadsAnswer(d *Decision) bool {
 	return d.Verified || !d.Refused && !p.HasCalls() && p.Lookup != nil && p.Lookup.OnNotFound != nil && p.Answers.saysAbsent()
 }
 
+// lookupCall is what a call knows of a lookup whose answer the gate reads.
+type lookupCall struct {
+	id       string
+	sampled  bool     // it may be one of Verifier.Sample
+	readings readings // of the answer
+	notFound bool     // the answer's status says that there is no such order
+}
+
 // onLookedUp handles the headers of the answer to a lookup, which may have to wait for its body.
 func (c *Call) onLookedUp(r *Response) Step {
-	c.readings, c.notFound = c.policy.Answers.readLookup(r), r.notFound()
-	if c.readings.pending() && !r.Ended {
+	l := c.lookup
+	l.readings, l.notFound = c.policy.Answers.readLookup(r), r.notFound()
+	if l.readings.pending() && !r.Ended {
 		c.stage = atCollect
 		return c.collect()
 	}
@@ -73,9 +82,10 @@ func (c *Call) onLookedUp(r *Response) Step {
 // order.
 func (c *Call) onLookupRead(body []byte, whole bool) Step {
 	// The rest of the body might say something else. Where no adapter reads it, the status counts: see Answered.
-	notFound := c.notFound && (whole || !c.readings.readBody())
-	absent := c.policy.lookedUp(c.watchedID, c.readings.ofLookup(body, whole, notFound))
-	if absent && c.sampled {
+	l := c.lookup
+	notFound := l.notFound && (whole || !l.readings.readBody())
+	absent := c.policy.lookedUp(l.id, l.readings.ofLookup(body, whole, notFound))
+	if absent && l.sampled {
 		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
 		c.log(&c.Decision)
 		return c.refuse(nil)

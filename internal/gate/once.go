@@ -229,6 +229,7 @@ type onceCall struct {
 	saysDone   bool     // the rule says which answers are those of a success
 	named      bool     // the rule says which answers of this status are none
 
+	grant   Grant
 	decided bool         // what is stored, at the end of the answer
 	changes []onceChange // what is stored and forgotten
 }
@@ -243,7 +244,11 @@ type onceChange struct {
 // prepareOnce reads what the request says about stored answers. The reason is why it is
 // refused.
 func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
-	p, o := c.policy, onceCall{length: -1}
+	p := c.policy
+	if p.Once == nil && (p.Settle == nil || p.Settle.Once == nil) {
+		return order.NoReason
+	}
+	o := onceCall{length: -1}
 	if p.Once != nil {
 		id, why := p.Once.Key.of(p.Rule.Name, req)
 		if why != order.NoReason {

@@ -179,8 +179,8 @@ func (c *Call) finishOnce() (stores bool, why string) {
 		why = cmp.Or(why, unfit)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
-			if c.orderLease != nil && len(once.Forget) > 0 && !o.failed() {
-				c.orderLease.KeepSuspended()
+			if o.grant.order != nil && len(once.Forget) > 0 && !o.failed() {
+				o.grant.order.KeepSuspended()
 			}
 			return
 		}
@@ -191,7 +191,7 @@ func (c *Call) finishOnce() (stores bool, why string) {
 				r.Trace = c.origin.parent
 			}
 			if once.Key != nil {
-				r.Fences = c.numbers
+				r.Fences = o.grant.numbers
 			}
 			change.brief = r.text(nil)
 			change.text = change.brief
@@ -219,9 +219,9 @@ func (c *Call) store(then func(error)) {
 		}
 	}()
 	for _, change := range c.once.changes {
-		lease := c.orderLease
+		lease := c.once.grant.order
 		if change.once.Key != nil {
-			lease = c.keyLease
+			lease = c.once.grant.key
 		}
 		switch {
 		case lease == nil:

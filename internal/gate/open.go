@@ -32,11 +32,11 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 	if m.Rule < 0 {
 		return c
 	}
-	c.start = g.now()
-	c.policy = g.policy(m, req)
-	c.Decision.Observed = c.policy.Observe
-	c.Decision.GRPC = IsGRPC(req)
-	c.Decision.Action = c.policy.bracketAction()
+	c.start, c.policy = g.now(), g.policy(m, req)
+	c.Decision = Decision{Rule: m.Rule, Action: c.policy.bracketAction(), Observed: c.policy.Observe, GRPC: IsGRPC(req), Offset: m.Offset}
+	if c.policy.Create != nil {
+		c.create = new(createCall)
+	}
 	if g.NeedsTraceParent() {
 		c.origin = originOf(req).clone()
 	}
@@ -47,70 +47,65 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 	if c.policy.HasCalls() || c.bodyIDs != nil || m.Result == order.NeedsBody {
 		c.line = lineOf(req)
 	}
-	if m.Screening {
-		// The adapter reads bodies for the bracket without any setup, so screen lookups
-		// here too.
+	// Screen gives the verdict on a lookup. A reload may have replaced its rules since. So Open refuses
+	// unreadable requests by its own rules.
+	switch refused := c.rejectUnreadable(m, req, judged); {
+	case refused:
+	case m.Screening:
+		// The adapter reads bodies for the bracket without any setup, so screen lookups here too.
 		c.NeedsBody = m.Result == order.NeedsBody
-		c.Decision.Offset = m.Offset
-		c.rejectUnreadable(m, req, judged)
-		return c
-	}
-	if !c.policy.HasCalls() {
-		// Screen gives the verdict on a lookup. A reload may have replaced its rules since.
-		// So Open refuses unreadable requests by its own rules.
-		c.Decision.Offset = m.Offset
-		if c.rejectUnreadable(m, req, judged) {
-			return c
-		}
-		if m.Result == order.NeedsBody {
-			c.NeedsBody = !judged
-			return c
-		}
-		c.watchedID = strings.Clone(c.policy.Lookup.watchedID(m, req.Method))
-		c.sampled = !c.policy.Observe && (judged || hasVerdict(req.Header, VerdictUnknown))
-		c.NeedsAnswer = c.watchedID != ""
-		return c
-	}
-	c.Decision.Offset = m.Offset
-	if c.rejectUnreadable(m, req, judged) {
-		return c
-	}
-	c.NeedsAnswer = true
-	c.reads = isRead(req.Method)
-	if !c.policy.Observe {
-		c.accept = acceptAll(req.Header)
-	}
-	if create := c.policy.Create; create != nil {
-		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
-		if m.Result == order.Named {
-			c.namedID, c.namedText = strings.Clone(m.ID), strings.Clone(cmp.Or(m.Text, m.ID))
-		}
-		c.idPrefix = strings.Clone(m.Prefix)
-		c.requestID = strings.Clone(requestID(req.Header))
-	}
-	switch {
+	case c.policy.HasCalls():
+		c.prepare(m, req)
 	case m.Result == order.NeedsBody:
-		c.NeedsBody = true
-		c.requestID = strings.Clone(requestID(req.Header))
-	case c.policy.isIncomplete(m, req):
-		c.NeedsBody, c.BodyEndOnly = true, true
-		c.requestID = strings.Clone(requestID(req.Header))
-	case c.policy.HasLock():
-		c.prepareLocks(m, req)
+		c.NeedsBody = !judged
+	default:
+		if id := c.policy.Lookup.watchedID(m, req.Method); id != "" {
+			c.NeedsAnswer = true
+			c.lookup = &lookupCall{id: strings.Clone(id), sampled: !c.policy.Observe && (judged || hasVerdict(req.Header, VerdictUnknown))}
+		}
 	}
 	return c
 }
 
+// prepare finds out what a call needs that creates or has a lock.
+func (c *Call) prepare(m *order.Match, req *order.Request) {
+	c.NeedsAnswer, c.reads = true, isRead(req.Method)
+	if !c.policy.Observe {
+		c.accept = acceptAll(req.Header)
+	}
+	if c.create != nil {
+		c.mayCreate, c.create.answer = true, Response{Attempts: -1, AttemptHeader: -1}
+		if m.Result == order.Named {
+			c.Decision.ID, c.create.namedText = strings.Clone(m.ID), strings.Clone(cmp.Or(m.Text, m.ID))
+		}
+		c.create.idPrefix = strings.Clone(m.Prefix)
+	}
+	presented, requestID, size := leaseAndRequestID(req.Header)
+	name := c.policy.Rule.Name
+	purpose := name + " " + requestID // a copy, for both
+	c.requestID, c.lockRequest.Purpose = purpose[len(name)+1:], strings.TrimSuffix(purpose, " ")
+	switch {
+	case m.Result == order.NeedsBody:
+		c.NeedsBody = true
+	case c.policy.isIncomplete(m, req):
+		c.NeedsBody, c.BodyEndOnly = true, true
+	case c.policy.HasLock():
+		c.prepareLocks(m, req, presented, size)
+	}
+}
+
 // prepareLocks finds out which locks the call needs. It refuses a request whose locks cannot be
-// named, or not be shown to the backend.
-func (c *Call) prepareLocks(m *order.Match, req *order.Request) {
-	var size headerSize
-	c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
-	c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
-	c.limitID = strings.Clone(m.Limit)
-	if len(c.lockRequest.IDs) > 0 {
+// named, or not be shown to the backend. Presented is the lease that it presents, and has the size of the
+// headers that it keeps.
+func (c *Call) prepareLocks(m *order.Match, req *order.Request, presented string, has headerSize) {
+	if !c.policy.Observe { // in observe mode no client receives a lease that it could present
+		c.lockRequest.PresentedLease = strings.Clone(presented)
+	}
+	if m.Result == order.Named {
+		c.lockRequest.IDs = cloneIDs(m)
 		c.Decision.ID = c.lockRequest.IDs[0]
 	}
+	c.limitID = strings.Clone(m.Limit)
 	why := c.prepareOnce(m, req)
 	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
 		once := c.once.order
@@ -119,7 +114,7 @@ func (c *Call) prepareLocks(m *order.Match, req *order.Request) {
 	if why == order.NoReason {
 		why = c.prepareConditions(req.Header)
 	}
-	if why == order.NoReason && c.hasOrder() && !c.policy.Observe && !c.fitsEnvoy(size) {
+	if why == order.NoReason && c.hasOrder() && !c.policy.Observe && !c.fitsEnvoy(has) {
 		why = order.HeadersTooLarge
 	}
 	if why != order.NoReason {

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -121,7 +120,7 @@ func (g *Gate) ReportRefused(log *slog.Logger, d *Decision, req *order.Request) 
 // reportRefused is [Gate.ReportRefused] for a call.
 func (c *Call) reportRefused() {
 	method, target, _ := strings.Cut(c.line, " ")
-	c.gate.refusals.note(c.policy.Rule.Name, &c.Decision, method, target, cmp.Or(c.Decision.ID, c.namedID), c.requestID)
+	c.gate.refusals.note(c.policy.Rule.Name, &c.Decision, method, target, c.Decision.ID, c.requestID)
 	if log := c.gate.problems.log; log.Enabled(context.Background(), slog.LevelDebug) {
 		logRefused(log, &c.Decision, c.LogArgs())
 	}

@@ -217,8 +217,10 @@ func (c *Call) onScreened(e *Event) Step {
 	var counts bool // ext_authz has not counted that it goes on
 	if p.Lookup != nil {
 		d.Action = ActionLookup
-		p.setPresence(&d, e.presence, c.watchedID != "")
-		c.sampled = c.sampled || d.Verified
+		p.setPresence(&d, e.presence, c.lookup != nil)
+		if d.Verified {
+			c.lookup.sampled = true
+		}
 		counts = !c.counted || d.Verdict != VerdictMaybe
 	} else {
 		p.setVerdict(&d, e.verdict)
@@ -230,7 +232,7 @@ func (c *Call) onScreened(e *Event) Step {
 	d.Waited = c.gate.now().Sub(c.start)
 	c.gate.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, d.Waited, c.gate.exemplar(&c.origin))
 	c.report(&d, SpanCheck)
-	if c.screened = d; d.Refused {
+	if c.screened = &d; d.Refused {
 		c.Decision = d
 	}
 	return c.begin()
