@@ -48,6 +48,8 @@ func TestFramedSettlements(t *testing.T) {
 		{"the largest", s.overHTTP1("Content-Length: 1048576\r\n", strings.Repeat("x", most)), most, 200},
 		{"too large", s.overHTTP1("Content-Length: 1048577\r\n", strings.Repeat("x", most+1)), 0, 413},
 		{"much too large", s.overHTTP1("Content-Length: 20971520\r\n", strings.Repeat("x", 20*most)), 0, 413},
+		{"malformed headers", s.overHTTP1("x y: 1\r\n", ""), 0, 400},
+		{"headers too large", s.overHTTP1("x-y: "+strings.Repeat("x", 70<<10)+"\r\n", ""), 0, 431},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := fmt.Sprintf("/orders/%d/settle", i+1)

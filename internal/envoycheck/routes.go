@@ -183,7 +183,7 @@ func (c *check) bodies(ch *chain, r reached, n *attach.Need) bool {
 func (c *check) overridden(where string, ch *chain, f *filter, r reached) {
 	per := &procv3.ExtProcPerRoute{}
 	a := r.override(f.name)
-	if a == nil || !unpack(a, per) || per.GetOverrides() == nil {
+	if a == nil || !unpack(a, per) || proto.Size(per.GetOverrides()) == 0 {
 		return
 	}
 	o, p := per.GetOverrides(), proto.CloneOf(f.proc)

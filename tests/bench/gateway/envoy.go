@@ -57,7 +57,14 @@ func plain(config string) (string, error) {
 			return fmt.Errorf("it has the HTTP filters %v: some and the router are expected", manager["http_filters"])
 		}
 		manager["http_filters"] = filters[len(filters)-1:]
-		routes, err := at(manager, "route_config", "virtual_hosts", 0, "routes")
+		table, err := at(manager, "route_config")
+		if err != nil {
+			return err
+		}
+		if table, ok := table.(map[string]any); ok {
+			delete(table, "typed_per_filter_config")
+		}
+		routes, err := at(table, "virtual_hosts", 0, "routes")
 		if err != nil {
 			return err
 		}
