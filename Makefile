@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-faults test-bench test-timed lint-idle \
+.PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-calm test-faults test-bench test-timed test-idle \
 	compile stress model matrix soak format lint prose site bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
@@ -48,27 +48,31 @@ CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --ot
 	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(patsubst %,| grep -v '^./%',$(MODULES) tests/istio))
 
 # Everything that CI runs. The faults and the benchmarks come first: they wait most of the time, but have
-# bounds on how long a recovery takes, so only the linters run beside them, on processors that would be
-# idle. Then, more tests at once than processors, since most of them wait: the product's packages with the
-# race detector, beside them the end-to-end tests, with both attachments, and at low priority what no
-# clock looks at.
+# bounds on how long a recovery takes, so only what no clock looks at runs beside them, on processors that
+# would be idle. Then, more tests at once than processors, since most of them wait: the product's packages
+# with the race detector, and beside them the end-to-end tests, with both attachments.
 test:
 	$(MAKE) --no-print-directory compile
-	$(MAKE) --no-print-directory -j2 test-timed lint-idle
-	$(MAKE) --no-print-directory -j3 test-race test-beside test-plain
+	$(MAKE) --no-print-directory -j3 test-timed test-idle
+	$(MAKE) --no-print-directory -j3 test-race test-beside
 	echo "make test: all passed"
 
 test-timed:
 	$(MAKE) --no-print-directory test-faults
 	$(MAKE) --no-print-directory test-bench
 
-lint-idle:
-	chrt --idle 0 $(MAKE) --no-print-directory lint
+test-idle:
+	chrt --idle 0 $(MAKE) --no-print-directory lint test-tools test-calm
 
-# The product's packages with the race detector, those that take longest first.
+# What computes, and hardly waits for anything else.
+CALM := ./config ./filter ./filter/bloom ./filter/exact ./filter/hll ./filter/snapshot ./internal/envoycheck
+test-calm:
+	$(GOTEST) -race -p 1 $(CALM)
+
+# The other packages of the product with the race detector, those that wait longest first.
 test-race:
-	$(GOTEST) -race -p 2 -parallel 4 ./filter/redisset ./filter/redisbf ./lockmw/redislock ./internal/engine \
-		$$(go list ./... | grep -v '/tests$$\|/tests/')
+	$(GOTEST) -race -p 2 -parallel 4 ./lockmw/redislock ./internal/loader ./internal/source/... ./internal/changelog \
+		./filter/redisbf ./cmd/internal/command $$(go list ./... | grep -v '/tests$$\|/tests/' | grep -vxF "$$(go list $(CALM))")
 
 # The end-to-end tests. They only start servers, send requests and look at the answers, so
 # they have no race detector themselves. Nor do the ordergates of their stacks, which are started
@@ -82,7 +86,7 @@ test-others:
 
 # With jobs to spare, make runs several of them at once.
 test-beside:
-	$(MAKE) --no-print-directory test-programs test-module test-others test-miniredis test-tools
+	$(MAKE) --no-print-directory test-programs test-module test-others test-plain test-miniredis
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:
@@ -102,7 +106,7 @@ test-asan:
 
 # What the race detector would make too dear.
 test-plain:
-	nice -n 10 $(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestDecisionDoesNotAllocate' \
+	nice -n 10 $(GOTEST) -p 2 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestEverySet/single/.*/loads$$|TestTable/./million|TestInterleavings|TestSearch|TestLoadedIDIsNeverAbsent|TestStoredModel|TestDecisionDoesNotAllocate' \
 		./extauthz ./filter ./filter/bloom ./filter/exact ./filter/redisbf ./lockmw/redislock ./internal/source ./internal/changelog
 	nice -n 10 $(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 	$(GOTEST) -run 'TestSearchSets|TestManyFilters' ./internal/loader ./internal/engine # they have to be certain in time
@@ -118,7 +122,7 @@ test-bench:
 
 # The tests of the tools, which are in Python.
 test-tools:
-	nice -n 10 python3 -m unittest discover -q -s tools -p '*_test.py'
+	python3 -m unittest discover -q -s tools -p '*_test.py'
 
 # Compiles ordergate in each way in which tests start it, so that no test waits for it. The
 # tests find these files up to date (tests/testbed/build.go).

@@ -40,7 +40,7 @@ def commands(*args):
 
 class MakefileTest(unittest.TestCase):
     def test_no_result_of_a_test_with_processes_is_from_the_cache(self):
-        for args in (["test-race"], ["test-programs"], ["test-others"], ["test-beside"], ["test-plain"], ["test-bench"], ["test-faults"], ["model"], ["soak"]):
+        for args in (["test-race"], ["test-calm"], ["test-programs"], ["test-others"], ["test-beside"], ["test-plain"], ["test-bench"], ["test-faults"], ["model"], ["soak"]):
             found = commands(*args)
             self.assertTrue(found, args)
             for command in found:
@@ -53,9 +53,10 @@ class MakefileTest(unittest.TestCase):
 
     def test_make_test_runs_every_part(self):
         whole = commands("test")
-        for part in ("test-race", "test-programs", "test-others", "test-beside", "test-plain", "test-bench", "test-faults"):
+        for part in ("test-race", "test-calm", "test-programs", "test-others", "test-beside", "test-plain", "test-bench", "test-faults"):
             for command in commands(part):
                 self.assertIn(command, whole)
+                self.assertEqual(" -race " in command, part in ("test-race", "test-calm", "test-faults"), command)
 
     def test_what_a_test_with_the_race_detector_skips_is_run_without_it(self):
         plain = commands("test-plain", "test-miniredis")
