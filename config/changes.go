@@ -2,10 +2,11 @@ package config
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // Kinds of keys, by their tag change, that a reload cannot always change.
@@ -228,12 +229,12 @@ func (e *Effective) Differences(to *Effective) []Difference {
 const entryText = "(entry)"
 
 // ruleIndex matches the beginning of a path in a rule.
-var ruleIndex = regexp.MustCompile(`^rules\[(\d+)\]`)
+var ruleIndex = lazyregexp.New(`^rules\[(\d+)\]`)
 
 // pathOf returns the path of a setting with the name of its rule.
 func (e *Effective) pathOf(s Setting) string {
-	return ruleIndex.ReplaceAllStringFunc(s.Path, func(at string) string {
-		i, _ := strconv.Atoi(ruleIndex.FindStringSubmatch(at)[1]) // the expression matches digits only
+	return ruleIndex.Compiled().ReplaceAllStringFunc(s.Path, func(at string) string {
+		i, _ := strconv.Atoi(ruleIndex.Compiled().FindStringSubmatch(at)[1]) // the expression matches digits only
 		return join("rules", e.Config.Rules[i].Name)
 	})
 }

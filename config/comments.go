@@ -7,8 +7,9 @@ import (
 	"go/token"
 	"path"
 	"reflect"
-	"regexp"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // declarationFiles are the files of this package that declare keys. The comments of their fields
@@ -59,7 +60,7 @@ func (c comments) add(doc *ast.CommentGroup, spec *ast.TypeSpec) {
 }
 
 // goName matches a name of Go in a comment. Some are words too: HTTP, Redis.
-var goName = regexp.MustCompile(`\b[A-Z][a-z]+[A-Za-z]*\b`)
+var goName = lazyregexp.New(`\b[A-Z][a-z]+[A-Za-z]*\b`)
 
 // of returns the comment of a field on one line, with the keys of the struct in place of their
 // fields. The first one is left out: "Kind is who may hold it" becomes "Who may hold it".
@@ -74,7 +75,7 @@ func (c comments) of(t reflect.Type, field string) string {
 	if rest, ok := strings.CutPrefix(text, field+" "); ok {
 		text = strings.TrimPrefix(strings.TrimPrefix(rest, "is "), "are ")
 	}
-	text = goName.ReplaceAllStringFunc(text, func(name string) string {
+	text = goName.Compiled().ReplaceAllStringFunc(text, func(name string) string {
 		if key := keys[name]; key != "" {
 			return "`" + key + "`"
 		}

@@ -3,12 +3,12 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	_ "time/tzdata" // an image for sidecars may have no time zones
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // form is what a text has to be.
@@ -17,23 +17,9 @@ type form struct {
 	problem func(text string) string // the fault of a text, or ""
 }
 
-// expression is a regular expression that is compiled at its first use. Those with bounds of lengths
-// would take milliseconds of each start.
-type expression struct {
-	text     string
-	compiled func() *regexp.Regexp
-}
-
-func lazily(text string) expression {
-	return expression{text, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
-}
-
-// MatchString is that of [regexp.Regexp].
-func (e expression) MatchString(text string) bool { return e.compiled().MatchString(text) }
-
 // like is the form of the texts that an expression matches. The message has %s for another text.
-func like(e expression, message string) form {
-	return form{e.text, that(e.MatchString, message).problem}
+func like(e lazyregexp.Regexp, message string) form {
+	return form{e.String(), that(e.MatchString, message).problem}
 }
 
 // that is the form of the texts for which a function returns true.
@@ -63,8 +49,8 @@ var forms = map[string]form{
 	"feed_path": that(func(text string) bool { return len(text) <= 256 && !slices.Contains(strings.Split(text, "."), "") },
 		"%s is not the path of a member: give names with dots between them, 256 bytes at most"),
 	"host":   like(hostName, "%s is not a host name: give one without a port"),
-	"mode":   like(lazily(`^0?[0-7]{3}$`), `%s is not a mode: give three octal digits, such as "0660"`),
-	"master": like(lazily(`^[A-Za-z0-9._-]*$`), "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
+	"mode":   like(lazyregexp.New(`^0?[0-7]{3}$`), `%s is not a mode: give three octal digits, such as "0660"`),
+	"master": like(lazyregexp.New(`^[A-Za-z0-9._-]*$`), "%s is not a name that Sentinel accepts: letters, digits, dots, - and _"),
 	"member": {"", memberProblem},
 	"server_name": that(func(text string) bool { return text == "" || isHost(text) },
 		"%s is neither a host name nor an IP address"),
@@ -76,12 +62,12 @@ var forms = map[string]form{
 	"topic": that(isTopic, "%s is not the name of a topic: names are 1 to 249 letters, digits, dots, - and _"),
 	"publication": that(func(text string) bool { return isIdentifier(SourcePostgres, text) },
 		"%s is not the name of a publication: "+identifierForm(SourcePostgres)),
-	"share": like(lazily(`^(1/[1-9]\d{0,8}|off)$`), "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
+	"share": like(lazyregexp.New(`^(1/[1-9]\d{0,8}|off)$`), "%s is not a share: write one in n, such as "+DefaultVerify+", or "+VerifyOff),
 	"key_prefix": that(func(text string) bool { return len(text) <= maxLockKey },
 		fmt.Sprintf("%%s is longer than %d bytes", maxLockKey)),
 	"lower": that(func(text string) bool { return !strings.ContainsAny(text, "; ,") && strings.Count(text, "/") == 1 },
 		"%s is not a media type without parameters, such as text/html"),
-	"answer_status": like(lazily(`^[2-5](xx|\d\d)$`), "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx"),
+	"answer_status": like(lazyregexp.New(`^[2-5](xx|\d\d)$`), "%s is not a status of an answer: write one from 200 to 599, or a kind, such as 2xx"),
 	"lock":          {expr: `\{id\}`},
 
 	"method":        {"", methodProblem},
@@ -89,7 +75,7 @@ var forms = map[string]form{
 	"script":        {"", scriptProblem},
 	"authority":     that(validHost, "%s is not a host name in lower case without a port"),
 	"header":        like(headerName, "%s is not the name of a header"),
-	"visible":       like(lazily(`^[!-~](?:[ -~]{0,254}[!-~])?$`), "%s is not a value of 1 to 256 visible characters"),
+	"visible":       like(lazyregexp.New(`^[!-~](?:[ -~]{0,254}[!-~])?$`), "%s is not a value of 1 to 256 visible characters"),
 	"share_header":  {"", shareHeaderProblem},
 	"stored_header": {"", storedHeaderProblem},
 	"parameter":     parameter("a parameter"),
@@ -97,7 +83,7 @@ var forms = map[string]form{
 	"cookie":        parameter("a cookie"),
 	"member_path": that(isMemberPath,
 		fmt.Sprintf("%%s is not a path of 1 to %d member names joined by dots, such as data.orderId", maxJSONNames)),
-	"status": like(lazily(`^([2-5](xx|\d\d)|4xx-final)$`), "%s is not a status to store: write one such as 201, or 2xx for all of a kind"),
+	"status": like(lazyregexp.New(`^([2-5](xx|\d\d)|4xx-final)$`), "%s is not a status to store: write one such as 201, or 2xx for all of a kind"),
 
 	"distance": that(func(text string) bool { _, ok := metersOf(text); return ok },
 		"%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi"),

@@ -3,12 +3,13 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // Rule modes.
@@ -139,8 +140,8 @@ func (r *reader) share(n *yaml.Node, path string) (any, bool) {
 }
 
 var (
-	percentage = regexp.MustCompile(`^(?:0|[1-9][0-9]{0,2})(?:\.[0-9]{1,2})?%$`)
-	bareNumber = regexp.MustCompile(`^[0-9.]+$`)
+	percentage = lazyregexp.New(`^(?:0|[1-9][0-9]{0,2})(?:\.[0-9]{1,2})?%$`)
+	bareNumber = lazyregexp.New(`^[0-9.]+$`)
 )
 
 func hundredths(text string) (n int, problem string) {

@@ -7,11 +7,12 @@ import (
 	"io"
 	"iter"
 	"reflect"
-	"regexp"
 	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
@@ -27,11 +28,11 @@ const (
 var (
 	// yamlError extracts the line from an error of package yaml. The package has no type for
 	// such errors.
-	yamlError = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?((?s:.*))`)
+	yamlError = lazyregexp.New(`^yaml: (?:line ([0-9]+): )?((?s:.*))`)
 
 	// yamlParserError matches the errors of the yaml package's parser. Their lines start at 0.
 	// The lines in errors of the package's scanner start at 1.
-	yamlParserError = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or )|` +
+	yamlParserError = lazyregexp.New(`^(did not find expected (<|node content|'-' indicator|key|',' or )|` +
 		`found (undefined tag handle|duplicate %|incompatible YAML document))`)
 )
 
@@ -80,7 +81,7 @@ func (d *document) reportAt(line int, message string) {
 
 func (d *document) reportSyntax(err error, data []byte) {
 	line, message := 1, err.Error()
-	if m := yamlError.FindStringSubmatch(message); m != nil {
+	if m := yamlError.Compiled().FindStringSubmatch(message); m != nil {
 		message = m[2]
 		if m[1] != "" {
 			line, _ = strconv.Atoi(m[1]) // the expression matches digits only
@@ -309,7 +310,7 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 }
 
 // statusNumber matches a status that a reply may have.
-var statusNumber = regexp.MustCompile(`^[45]\d\d$`)
+var statusNumber = lazyregexp.New(`^[45]\d\d$`)
 
 // asMapping suggests a mapping for a duration or the status of a reply, or "" for other values.
 // Of several fields that are durations it suggests the last, which bounds the others.

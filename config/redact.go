@@ -3,11 +3,12 @@ package config
 import (
 	"bytes"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // hidden stands for a value that a report does not show.
@@ -15,16 +16,16 @@ const hidden = "(hidden)"
 
 var (
 	// userInfo matches the user and the password in an address.
-	userInfo = regexp.MustCompile(`[^\s/@:]*:[^\s@]*@`)
+	userInfo = lazyregexp.New(`[^\s/@:]*:[^\s@]*@`)
 	// shoutedName matches the names that variables have by custom. Another text may be a secret in
 	// the wrong place.
-	shoutedName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	shoutedName = lazyregexp.New(`^[A-Z_][A-Z0-9_]*$`)
 	// secretName matches the names of keys and variables whose values are secrets.
-	secretName = regexp.MustCompile(`(?i)pass|secret|token|dsn|credential|auth\b|private`)
+	secretName = lazyregexp.New(`(?i)pass|secret|token|dsn|credential|auth\b|private`)
 	// keyOfLine matches a line of YAML up to its value.
-	keyOfLine = regexp.MustCompile(`^\s*(?:- +)*[A-Za-z_][A-Za-z0-9_-]*:`)
+	keyOfLine = lazyregexp.New(`^\s*(?:- +)*[A-Za-z_][A-Za-z0-9_-]*:`)
 	// passwordOfDSN matches the password in a data source name, in each of its three forms.
-	passwordOfDSN = regexp.MustCompile(`^[^:@/]*:(.*)@(?:[a-z0-9]+)?\(|^[a-z]+://[^:@/]*:([^@]*)@|\bpassword\s*=\s*('[^']*'|\S+)`)
+	passwordOfDSN = lazyregexp.New(`^[^:@/]*:(.*)@(?:[a-z0-9]+)?\(|^[a-z]+://[^:@/]*:([^@]*)@|\bpassword\s*=\s*('[^']*'|\S+)`)
 )
 
 // Redact returns the text of a configuration file for a report: without comments, values of unknown
@@ -35,7 +36,7 @@ func Redact(data []byte) []byte {
 	if err := yaml.Unmarshal(data, &root); err != nil || len(root.Content) == 0 {
 		var b bytes.Buffer
 		for line := range bytes.Lines(data) {
-			if key := keyOfLine.Find(line); key != nil {
+			if key := keyOfLine.Compiled().Find(line); key != nil {
 				b.Write(key)
 				b.WriteByte(' ')
 			}
@@ -92,7 +93,7 @@ func redact(n *yaml.Node, t reflect.Type, seen map[*yaml.Node]bool) {
 	case t == nil:
 		hide(n)
 	default:
-		n.Value = userInfo.ReplaceAllString(n.Value, hidden+"@")
+		n.Value = userInfo.Compiled().ReplaceAllString(n.Value, hidden+"@")
 	}
 }
 
@@ -190,7 +191,7 @@ func (c *Config) Secrets() (secrets []string) {
 // withParts adds the passwords of data source names, and removes empty texts.
 func withParts(secrets []string) []string {
 	for _, s := range slices.Clone(secrets) {
-		if m := passwordOfDSN.FindStringSubmatch(s); m != nil {
+		if m := passwordOfDSN.Compiled().FindStringSubmatch(s); m != nil {
 			secrets = append(secrets, m[1], m[2], strings.Trim(m[3], "'"))
 		}
 	}

@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // Condition must hold before a settlement is forwarded. Exactly one of Latch, Exists, Missing,
@@ -121,7 +122,7 @@ type TemplatePart struct {
 }
 
 // placeholder matches what may be one in a template.
-var placeholder = regexp.MustCompile(`\{([^{}]*)\}`)
+var placeholder = lazyregexp.New(`\{([^{}]*)\}`)
 
 // headerPlaceholder begins the name of a placeholder for a header.
 const headerPlaceholder = "header:"
@@ -131,7 +132,7 @@ const headerPlaceholder = "header:"
 // hash tag of a cluster, once, around a placeholder.
 func Template(text string, parts []string) (list []TemplatePart, problem string) {
 	names := slices.Clone(parts)
-	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+	for _, m := range placeholder.Compiled().FindAllStringSubmatch(text, -1) {
 		header, isHeader := strings.CutPrefix(m[1], headerPlaceholder)
 		switch {
 		case !isHeader:
@@ -182,7 +183,7 @@ func tagProblem(text, rest string, parts []string) string {
 }
 
 // distance matches a distance in one of the units of Redis.
-var distanceText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(m|km|ft|mi)$`)
+var distanceText = lazyregexp.New(`^([0-9]+(?:\.[0-9]+)?) ?(m|km|ft|mi)$`)
 
 // meters are the units as Redis has them (geo.c, extractUnitOrReply).
 var meters = map[string]float64{"m": 1, "km": 1000, "ft": 0.3048, "mi": 1609.34}
@@ -197,7 +198,7 @@ func (g *GeoCondition) Meters() float64 {
 }
 
 func metersOf(text string) (d float64, ok bool) {
-	m := distanceText.FindStringSubmatch(text)
+	m := distanceText.Compiled().FindStringSubmatch(text)
 	if m == nil {
 		return 0, false
 	}

@@ -3,10 +3,11 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // resolve returns the value that an alias refers to, and other nodes unchanged.
@@ -19,7 +20,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 
 // paddedNumber matches a whole number with a leading zero. YAML 1.1 reads it as octal, but
 // most people mean decimal.
-var paddedNumber = regexp.MustCompile(`^[-+]?0[0-9_]`)
+var paddedNumber = lazyregexp.New(`^[-+]?0[0-9_]`)
 
 // scalar converts a single value to a field's type. The problem is empty if the value has
 // that type.

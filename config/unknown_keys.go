@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // unknown reports a key of a mapping without a field, and suggests a similar key.
@@ -42,7 +43,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var plainKey = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // keyText returns a key for a message, quoted unless it is plain.
 func keyText(key string) string {
@@ -105,7 +106,7 @@ func sortedKeys[V any](m map[string]V) []string {
 // serviceVariable matches the variables, without the prefix ORDERGATE_, that Kubernetes sets
 // for a service whose name begins with "ordergate". They include those of Docker links
 // (kubernetes.io, "Discovering services").
-var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+var serviceVariable = lazyregexp.New(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 // unknownVariables returns a violation for each variable that has the prefix of keys, but no
 // key. It skips variables of Kubernetes, and those that the file names. Its messages contain

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // Validate returns an [*InvalidError] with every violation of the limits in the comments of
@@ -158,8 +159,8 @@ func (v *validator) required(path, key string, has bool, what string) bool {
 }
 
 var (
-	validName    = lazily(nameForm)
-	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	validName    = lazyregexp.New(nameForm)
+	variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // nameProblem returns the fault of a name that the user chose, or "". Names have no upper case

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/orderid"
 )
 
@@ -66,7 +67,7 @@ var idMaxWords = map[IDMax]string{
 }
 
 // idMaxNumber matches a number as it may stand in an ID, but for underscores.
-var idMaxNumber = regexp.MustCompile(`^[1-9][0-9]*$`)
+var idMaxNumber = lazyregexp.New(`^[1-9][0-9]*$`)
 
 // Digits returns a valid largest number in digits; "" if there is none.
 func (m IDMax) Digits() string {
@@ -181,14 +182,14 @@ func (v *validator) epoch(path, epoch string) {
 // datePart matches the elements of package time's layouts that are a fixed number of digits.
 // No element is the prefix of another, so a layout has only one reading. The 12-hour clock,
 // 03, is missing because it does not distinguish morning and evening.
-var datePart = regexp.MustCompile(`^(?:2006|002|01|02|04|05|06|15)`)
+var datePart = lazyregexp.New(`^(?:2006|002|01|02|04|05|06|15)`)
 
 // dateParts returns the elements of a layout. It returns nil if the layout has other text, or
 // the same element twice.
 func dateParts(layout string) map[string]bool {
 	parts := make(map[string]bool)
 	for layout != "" {
-		part := datePart.FindString(layout)
+		part := datePart.Compiled().FindString(layout)
 		if part == "" || parts[part] {
 			return nil
 		}

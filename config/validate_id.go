@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/headername"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
@@ -19,12 +19,12 @@ const (
 var (
 	// parameterName matches names that no backend turns into another name. PHP, for example,
 	// turns a dot into an underscore.
-	parameterName = lazily(`^[A-Za-z0-9_-]{1,128}$`)
+	parameterName = lazyregexp.New(`^[A-Za-z0-9_-]{1,128}$`)
 	// headerName matches a token (RFC 9110, 5.6.2) of at most 128 bytes.
-	headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	headerName = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 	// memberName matches names that need no escapes in JSON. The gate compares names as the
 	// rule has them.
-	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
+	memberName = lazyregexp.New(`^[^\x00-\x1f"\\]+$`)
 )
 
 // idKeys are the keys of an entry that locate an ID.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // maxSocketPath is in bytes. With the final NUL, it fills the 108 bytes of sockaddr_un, unix(7).
@@ -112,7 +114,7 @@ func (v *validator) served(c *Config) {
 	}
 }
 
-var hostName = lazily(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
+var hostName = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
 // addressProblem returns the fault of an address, "host:port" or "unix:/path", or "". The port
 // must be at least leastPort.

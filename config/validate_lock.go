@@ -2,12 +2,13 @@ package config
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
@@ -121,13 +122,13 @@ func (v *validator) limit(path string, r *Rule) {
 }
 
 // plainName matches a text in braces that looks like the name of a part.
-var plainName = regexp.MustCompile(`^[a-z_]+$`)
+var plainName = lazyregexp.New(`^[a-z_]+$`)
 
 // literalNames returns the names in braces in a lock's key that stand for nothing, since no rule
 // with the lock has such a part.
 func (d *document) literalNames(c *Config, lock string) (names []string) {
 	parts := d.uses[lock].Names
-	for _, m := range placeholder.FindAllStringSubmatch(c.Locks[lock].Key, -1) {
+	for _, m := range placeholder.Compiled().FindAllStringSubmatch(c.Locks[lock].Key, -1) {
 		if name := m[1]; plainName.MatchString(name) && name != partID && !slices.Contains(parts, name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

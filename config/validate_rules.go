@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
@@ -123,16 +125,16 @@ func smallerLimit(s *Settle, hold time.Duration) string {
 }
 
 var (
-	methodName = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
-	segment    = regexp.MustCompile(`^(?:[A-Za-z0-9._~-]+|\{[A-Za-z0-9_-]{1,63}\})$`)
-	matchHost  = lazily(`^[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?$`)
+	methodName = lazyregexp.New(`^[A-Z][A-Z0-9_-]{0,31}$`)
+	segment    = lazyregexp.New(`^(?:[A-Za-z0-9._~-]+|\{[A-Za-z0-9_-]{1,63}\})$`)
+	matchHost  = lazyregexp.New(`^[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?$`)
 )
 
 // maxQueryValues bounds the values of a parameter. A request is held against all of them.
 const maxQueryValues = 64
 
 // queryValue matches the value of a parameter as it stands in a query.
-var queryValue = lazily(`^[!-~]{1,256}$`)
+var queryValue = lazyregexp.New(`^[!-~]{1,256}$`)
 
 // query checks the parameters that a rule matches by. It rejects a parameter that a backend may
 // confuse with an ID.

@@ -1,13 +1,14 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 func (v *validator) source(path, name string, s Source) {
@@ -20,7 +21,7 @@ func (v *validator) source(path, name string, s Source) {
 }
 
 // topicName matches the names that Kafka accepts for a topic.
-var topicName = lazily(`^[a-zA-Z0-9._-]{1,249}$`)
+var topicName = lazyregexp.New(`^[a-zA-Z0-9._-]{1,249}$`)
 
 func isTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
 
@@ -86,7 +87,7 @@ func identifierForm(kind string) string {
 }
 
 // slotName matches the names that PostgreSQL accepts for a replication slot.
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+var slotName = lazyregexp.New(`^[a-z0-9_]{1,63}$`)
 
 // grace checks the duration, and that the IDs of the source contain their creation time.
 func (v *validator) grace(path, source string, grace time.Duration) {

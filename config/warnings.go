@@ -1,15 +1,16 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // grpcMethod matches the path of a gRPC method: /package.Service/Method. It leaves out services
 // without a package, whose paths other services may have too.
-var grpcMethod = regexp.MustCompile(`^/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*/[A-Z]\w*$`)
+var grpcMethod = lazyregexp.New(`^/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*/[A-Z]\w*$`)
 
 // unreadBodies returns a warning for each key that reads a body, in rules whose path looks like
 // that of a gRPC method. The rules may be right: Connect has the same paths, with JSON.

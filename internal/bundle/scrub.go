@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
@@ -17,11 +19,11 @@ const (
 )
 
 // patterns match what looks like a secret, whichever it is, as their last group.
-var patterns = []*regexp.Regexp{
-	regexp.MustCompile(`(//)([^/\s"'@]*:[^/\s"'@]*)@`),                                               // of a URL
-	regexp.MustCompile(`(^|[\s"'=])([^\s"'=:@/]+:[^\s"'@]+)@[a-z0-9]*\(`),                            // of MySQL's data source name
-	regexp.MustCompile(`(?i)(\b(?:password|passwd|pwd)[ \t]*[=:][ \t]*)("[^"]*"|'[^']*'|[^\s&"']+)`), // of PostgreSQL's, and of YAML
-	regexp.MustCompile(`(?i)(\bbearer[ \t]+)([A-Za-z0-9._~+/=-]+)`),
+var patterns = []lazyregexp.Regexp{
+	lazyregexp.New(`(//)([^/\s"'@]*:[^/\s"'@]*)@`),                                               // of a URL
+	lazyregexp.New(`(^|[\s"'=])([^\s"'=:@/]+:[^\s"'@]+)@[a-z0-9]*\(`),                            // of MySQL's data source name
+	lazyregexp.New(`(?i)(\b(?:password|passwd|pwd)[ \t]*[=:][ \t]*)("[^"]*"|'[^']*'|[^\s&"']+)`), // of PostgreSQL's, and of YAML
+	lazyregexp.New(`(?i)(\bbearer[ \t]+)([A-Za-z0-9._~+/=-]+)`),
 }
 
 // Scrubber removes secrets from texts.
@@ -63,7 +65,8 @@ func NewScrubber(secrets []string) *Scrubber {
 // Scrub returns a text without secrets.
 func (s *Scrubber) Scrub(text []byte) []byte {
 	out := s.words.Replace(string(text))
-	for _, p := range patterns {
+	for _, pattern := range patterns {
+		p := pattern.Compiled()
 		out = p.ReplaceAllStringFunc(out, func(found string) string {
 			at := p.FindStringSubmatchIndex(found)
 			return found[:at[4]] + hidden + found[at[5]:]

@@ -3,7 +3,6 @@ package envoycheck
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -144,7 +144,7 @@ func removes(h *hcmv3.HttpConnectionManager, name string) bool {
 	return false
 }
 
-var rawPath = regexp.MustCompile(`%(?:REQ(?:_WITHOUT_QUERY)?\((?:[^)]*[?])?(?:(?i::path|x-envoy-original-path|x-original-path|referer|user-agent))[^)]*\)|PATH(?:\([^)]*\))?)(?::\d+)?%`)
+var rawPath = lazyregexp.New(`%(?:REQ(?:_WITHOUT_QUERY)?\((?:[^)]*[?])?(?:(?i::path|x-envoy-original-path|x-original-path|referer|user-agent))[^)]*\)|PATH(?:\([^)]*\))?)(?::\d+)?%`)
 
 // logs checks how requests are logged.
 func (c *check) logs(ch *chain) {

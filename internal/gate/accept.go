@@ -2,9 +2,9 @@ package gate
 
 import (
 	"mime"
-	"regexp"
 	"strings"
 
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -54,7 +54,7 @@ func acceptAll(h order.Header) string {
 }
 
 // weight is that of a media type (RFC 9110, 12.4.2).
-var weight = regexp.MustCompile(`^(0(\.\d{0,3})?|1(\.0{0,3})?)$`)
+var weight = lazyregexp.New(`^(0(\.\d{0,3})?|1(\.0{0,3})?)$`)
 
 // plainParameters reports whether every server understands these parameters of a media type.
 func plainParameters(params map[string]string) bool {

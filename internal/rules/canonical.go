@@ -2,11 +2,11 @@ package rules
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -71,8 +71,8 @@ func Accepted(r *config.Rule) string {
 }
 
 var (
-	digitsOnly = regexp.MustCompile(`^[0-9]+$`)
-	likeUUID   = regexp.MustCompile(`^[{(]?(?:[0-9A-Fa-f]-?){32}[})]?$`)
+	digitsOnly = lazyregexp.New(`^[0-9]+$`)
+	likeUUID   = lazyregexp.New(`^[{(]?(?:[0-9A-Fa-f]-?){32}[})]?$`)
 )
 
 // OfKind reports whether an ID is of the kind of a rule's IDs, although the rule may refuse it:

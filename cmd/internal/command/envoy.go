@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/attach"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/envoyfile"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 func envoyCommand(env *environment) *cobra.Command {
@@ -91,7 +91,7 @@ func envoyCommand(env *environment) *cobra.Command {
 }
 
 // supported matches versions of Envoy.
-var supported = regexp.MustCompile(`^(?:v?1\.(?:3[7-9]|[4-9][0-9])(?:\.[0-9]+)?)?$`)
+var supported = lazyregexp.New(`^(?:v?1\.(?:3[7-9]|[4-9][0-9])(?:\.[0-9]+)?)?$`)
 
 // writeWhole replaces a file, which others may read.
 func writeWhole(path string, text []byte) error {

@@ -2,16 +2,17 @@ package command
 
 import (
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 var errNoNumber = errors.New("not a number")
 
 // plainNumber matches a decimal number as YAML and Go write it, without a sign. Underscores
 // may separate digits.
-var plainNumber = regexp.MustCompile(`^([0-9](_?[0-9])*)?(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$`)
+var plainNumber = lazyregexp.New(`^([0-9](_?[0-9])*)?(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$`)
 
 // parseNumber reads a number such as 0.001, 2e8 or 200_000_000.
 func parseNumber(text string) (float64, error) {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/source/dsn"
 )
 
@@ -159,7 +159,7 @@ func (a *account) table(name string) string {
 }
 
 // plainName matches names that mean the same without quotes, in both kinds of database.
-var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
+var plainName = lazyregexp.New(`^[a-z_][a-z0-9_]*$`)
 
 // reserved are words that are no names without quotes, and that tables and columns have as names.
 var reserved = strings.Fields("all analyse analyze and any as asc between both by call case cast change check collate column condition constraint create cross current cursor database databases default delete desc describe distinct div do drop each else end except exists explain false fetch for force foreign from fulltext function generated grant group groups having if ignore in index inner insert int integer interval into is join key keys kill lag lead left like limit lines load lock long loop match mod natural not null numeric of off offset on only or order out outer over partition placing primary procedure range rank read real references release rename repeat replace require return returning row rows schema schemas select session_user set show signal some sql ssl starting symmetric system table tables terminated then to trailing trigger true undo union unique unlock unsigned update usage use user using values varying when where while window with write xor")

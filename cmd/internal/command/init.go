@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/envoyfile"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // answers are what init asks for. Flags give them, or questions on a terminal.
@@ -259,7 +259,7 @@ var flagOf = map[string]string{
 	"redis.addresses": "--redis", "sources.orders-db.dsn_env": "--dsn-env", "sources.orders-db.table": "--table", "sources.orders-db.id_column": "--id-column",
 }
 
-var ofRule = regexp.MustCompile(`rules\[(\d+)\](?: \(\S+\))?`)
+var ofRule = lazyregexp.New(`rules\[(\d+)\](?: \(\S+\))?`)
 
 // blame names the flags behind the violations of a file that was not written.
 func (a *initAnswers) blame(err error) error {
@@ -268,8 +268,8 @@ func (a *initAnswers) blame(err error) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	name := func(of string) string {
-		return ofRule.ReplaceAllStringFunc(of, func(rule string) string {
-			if i, err := strconv.Atoi(ofRule.FindStringSubmatch(rule)[1]); err == nil && i < len(a.written) {
+		return ofRule.Compiled().ReplaceAllStringFunc(of, func(rule string) string {
+			if i, err := strconv.Atoi(ofRule.Compiled().FindStringSubmatch(rule)[1]); err == nil && i < len(a.written) {
 				return a.written[i]
 			}
 			return rule
@@ -279,7 +279,7 @@ func (a *initAnswers) blame(err error) error {
 	for _, v := range invalid.Violations {
 		key, _, _ := strings.Cut(v.Path, "[")
 		if key == "rules" {
-			key = name(ofRule.FindString(v.Path))
+			key = name(ofRule.Compiled().FindString(v.Path))
 		}
 		lines = append(lines, fmt.Errorf("init: %s: %s", cmp.Or(flagOf[key], key), name(v.Message)))
 	}

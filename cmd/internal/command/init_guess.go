@@ -1,8 +1,9 @@
 package command
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // kindOfPage is what a page may do with an order.
@@ -20,12 +21,12 @@ const maxProposed = 5
 
 // Words in the last part of a target, which say what a page does.
 var (
-	pays  = regexp.MustCompile(`(?i)pay|settle|confirm|capture|refund|cancel|success|notify|complete|approve|finish|commission|charge`)
-	makes = regexp.MustCompile(`(?i)create|save|submit|place|process|new|add(?:$|[^r])|order|checkout(?:$|[^a-z_])`)
-	acts  = regexp.MustCompile(`(?i)create|save|submit|place|process|checkout(?:$|[^a-z_])`) // by GET, too
-	shows = regexp.MustCompile(`(?i)page|form|select|choose|view|show|list|info|detail|status|history|preview|print|pdf`)
-	steps = regexp.MustCompile(`(?i)cart|basket|address|shipping|delivery|method|quote|coupon|voucher|log-?[io]|sign-?[io]|register|search|comment|upload`) // before an order is made
-	sells = regexp.MustCompile(`(?i)order|checkout|invoice|payment|trade|booking`)
+	pays  = lazyregexp.New(`(?i)pay|settle|confirm|capture|refund|cancel|success|notify|complete|approve|finish|commission|charge`)
+	makes = lazyregexp.New(`(?i)create|save|submit|place|process|new|add(?:$|[^r])|order|checkout(?:$|[^a-z_])`)
+	acts  = lazyregexp.New(`(?i)create|save|submit|place|process|checkout(?:$|[^a-z_])`) // by GET, too
+	shows = lazyregexp.New(`(?i)page|form|select|choose|view|show|list|info|detail|status|history|preview|print|pdf`)
+	steps = lazyregexp.New(`(?i)cart|basket|address|shipping|delivery|method|quote|coupon|voucher|log-?[io]|sign-?[io]|register|search|comment|upload`) // before an order is made
+	sells = lazyregexp.New(`(?i)order|checkout|invoice|payment|trade|booking`)
 )
 
 // of returns the pages that may do something with an order. It is a guess, which the user corrects.

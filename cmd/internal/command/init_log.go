@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/accesslog"
-
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // maxSampled bounds the requests that init reads of a log, and maxPages the different ones.
@@ -87,13 +86,13 @@ func sampleLog(path string, stdin io.Reader) (*logSample, error) {
 }
 
 var (
-	asset     = regexp.MustCompile(`(?i)\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|eot|mp4|txt|xml|webmanifest)$`)
-	uuidLike  = regexp.MustCompile(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-	codeLike  = regexp.MustCompile(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
-	orderName = regexp.MustCompile(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
-	chooses   = regexp.MustCompile(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
-	plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`) // a rule can have it; scanners send others
-	plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
+	asset     = lazyregexp.New(`(?i)\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|eot|mp4|txt|xml|webmanifest)$`)
+	uuidLike  = lazyregexp.New(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+	codeLike  = lazyregexp.New(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
+	orderName = lazyregexp.New(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
+	chooses   = lazyregexp.New(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
+	plainPath = lazyregexp.New(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`) // a rule can have it; scanners send others
+	plainText = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)
 )
 
 // isID counts a text that looks like an ID, and reports whether it does.

@@ -1,9 +1,10 @@
 package binlog
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // meaning is what a logged statement means for the follower of a table.
@@ -19,29 +20,29 @@ const (
 
 // Patterns for the parts of a definition.
 const (
-	// The class holds letters of both cases already. Folding it would cost each start 10 ms, and
+	// The class holds letters of both cases already. Folding it would cost 10 ms, and
 	// 150 ms with the race detector.
 	ident = "((?-i:`(?:[^`]|``)+`|" + `"(?:[^"]|"")+"|[\w$\x{80}-\x{10ffff}]+))`
 	name  = ident + `(?:\s*\.\s*` + ident + `)?`
 )
 
 var (
-	words  = regexp.MustCompile(`^[A-Za-z]+`)
-	tables = regexp.MustCompile(`(?is)\bTABLES?\b`)
+	words  = lazyregexp.New(`^[A-Za-z]+`)
+	tables = lazyregexp.New(`(?is)\bTABLES?\b`)
 	// define matches the usual definitions of one table.
-	define = regexp.MustCompile(`(?is)^(?:ALTER|CREATE)(?:\s+(?:ONLINE|IGNORE|OR|REPLACE|TEMPORARY))*\s+TABLE\s+` +
+	define = lazyregexp.New(`(?is)^(?:ALTER|CREATE)(?:\s+(?:ONLINE|IGNORE|OR|REPLACE|TEMPORARY))*\s+TABLE\s+` +
 		`(?:IF\s+(?:NOT\s+)?EXISTS\s+)?` + name + `\s*`)
-	comment = regexp.MustCompile(`/\*|--|#`)
+	comment = lazyregexp.New(`/\*|--|#`)
 	// movement matches a table that replaces another: it brings its rows along.
-	movement = regexp.MustCompile(`(?is)\b(?:EXCHANGE|CONVERT|RENAME)\b`)
+	movement = lazyregexp.New(`(?is)\b(?:EXCHANGE|CONVERT|RENAME)\b`)
 	// partitions matches changes of partitions. They are statements of their own, and change no
 	// row.
-	partitions = regexp.MustCompile(`(?i)^(?:ADD|DROP|TRUNCATE|REORGANIZE|COALESCE|REBUILD|OPTIMIZE|ANALYZE|CHECK|REPAIR)\s+PARTITION\b`)
+	partitions = lazyregexp.New(`(?i)^(?:ADD|DROP|TRUNCATE|REORGANIZE|COALESCE|REBUILD|OPTIMIZE|ANALYZE|CHECK|REPAIR)\s+PARTITION\b`)
 	// filled matches the creation of a table from rows. They may come from a function that writes.
-	filled = regexp.MustCompile(`(?is)^CREATE\b.*(?:\bSELECT\b|\bVALUES\b|\bTABLE\b.*\bTABLE\b)`)
+	filled = lazyregexp.New(`(?is)^CREATE\b.*(?:\bSELECT\b|\bVALUES\b|\bTABLE\b.*\bTABLE\b)`)
 	// harmless matches definitions whose inner statements do not run, and of tables whose rows are
 	// never logged.
-	harmless = regexp.MustCompile(`(?i)^(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:DEFINER|ALGORITHM|VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT)|DROP\s+TEMPORARY)\b`)
+	harmless = lazyregexp.New(`(?i)^(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:DEFINER|ALGORITHM|VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT)|DROP\s+TEMPORARY)\b`)
 )
 
 // meaningOf interprets a statement that was logged while schema was the default.
@@ -52,7 +53,7 @@ var (
 // irrelevant.
 func (t tableName) meaningOf(statement, schema string) meaning {
 	statement = strip(statement)
-	word := words.FindString(statement)
+	word := words.Compiled().FindString(statement)
 	rest := strings.ToUpper(strings.TrimSpace(statement[len(word):min(len(statement), len(word)+20)]))
 	switch word = strings.ToUpper(word); word {
 	case "BEGIN":
@@ -127,7 +128,7 @@ func (t tableName) definition(statement, schema string) meaning {
 	case !t.mentionedIn(statement, schema):
 		return irrelevant
 	}
-	one := define.FindStringSubmatch(statement)
+	one := define.Compiled().FindStringSubmatch(statement)
 	switch {
 	case one == nil, comment.MatchString(statement):
 		return hidesRows

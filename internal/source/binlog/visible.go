@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	gomysql "github.com/go-mysql-org/go-mysql/mysql"
 
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/runbook"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/wait"
@@ -110,11 +110,11 @@ func (a *serverClient) prepared(ctx context.Context) (xids []string, err error) 
 }
 
 // commitXA matches the statement in the log that commits a prepared XA transaction.
-var commitXA = regexp.MustCompile(`(?i)^XA\s+COMMIT\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)$`)
+var commitXA = lazyregexp.New(`(?i)^XA\s+COMMIT\s+(X'[0-9a-f]*',X'[0-9a-f]*',\d+)$`)
 
 // committedXA returns the XA transaction that a statement of the log commits.
 func committedXA(statement string) (xid string, ok bool) {
-	found := commitXA.FindStringSubmatch(statement)
+	found := commitXA.Compiled().FindStringSubmatch(statement)
 	if found == nil {
 		return "", false
 	}

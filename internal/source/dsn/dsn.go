@@ -5,11 +5,12 @@ package dsn
 import (
 	"context"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 // MySQL parses a data source name in the form of github.com/go-sql-driver/mysql, or a URL mysql://...
@@ -56,7 +57,7 @@ func PostgresPassword(config *pgconn.Config, reread func() string) string {
 func OnlyPasswordsDiffer(a, b string) bool { return withoutPassword(a) == withoutPassword(b) }
 
 // libpqPassword is the password among settings key=value.
-var libpqPassword = regexp.MustCompile(`\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
+var libpqPassword = lazyregexp.New(`\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
 func withoutPassword(dsn string) string {
 	if u, err := url.Parse(dsn); err == nil && u.Host != "" {
@@ -67,7 +68,7 @@ func withoutPassword(dsn string) string {
 		config.Passwd = ""
 		return config.FormatDSN()
 	}
-	return libpqPassword.ReplaceAllString(dsn, "")
+	return libpqPassword.Compiled().ReplaceAllString(dsn, "")
 }
 
 func parseMySQL(dsn string) (*mysql.Config, bool) {

@@ -13,13 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"github.com/ordergate/ordergate/internal/source/dsn"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
@@ -43,7 +43,7 @@ type Follower struct {
 }
 
 // slotName matches the slot names that PostgreSQL accepts.
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+var slotName = lazyregexp.New(`^[a-z0-9_]{1,63}$`)
 
 // New returns a follower. It does not connect yet.
 func New(opts Options) (*Follower, error) {
