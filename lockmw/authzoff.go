@@ -3,6 +3,7 @@ package lockmw
 import (
 	"context"
 	"slices"
+	"sync"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -57,7 +58,7 @@ type guardedStream struct {
 func (s *guardedStream) Send(reply *extproc.ProcessingResponse) error {
 	if !s.shown {
 		s.shown = true
-		fields := append(slices.Clip(reply.ProtoReflect().GetUnknown()), seen...) // metadata of the decision: see withMetadata
+		fields := append(slices.Clip(reply.ProtoReflect().GetUnknown()), seen()...) // metadata of the decision: see withMetadata
 		reply = &extproc.ProcessingResponse{Response: reply.GetResponse(), ModeOverride: reply.GetModeOverride()}
 		reply.ProtoReflect().SetUnknown(fields)
 	}
@@ -65,10 +66,10 @@ func (s *guardedStream) Send(reply *extproc.ProcessingResponse) error {
 }
 
 // seen is the encoded part of a message that ordergate.guard looks for.
-var seen = func() []byte {
+var seen = sync.OnceValue(func() []byte {
 	namespace := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{gate.GuardField: structpb.NewBoolValue(true)}})
 	encoded, _ := proto.Marshal(&extproc.ProcessingResponse{ // it never fails
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{gate.GuardNamespace: namespace}},
 	})
 	return encoded
-}()
+})

@@ -135,15 +135,15 @@ func (b *bitmap) add(shard int, ids []string) ([]*call, error) {
 		first, second := s.positions()
 		args = append(args, first, second)
 	}
-	return []*call{b.call(bitmapAdd, shard, args, ErrGone)}, nil
+	return []*call{b.call(bitmapAdd(), shard, args, ErrGone)}, nil
 }
 
 func (b *bitmap) unmark(shard int, load string, _ *int64) (*call, error) {
-	return b.call(bitmapUnmark, shard, append(b.sealed(shard), load), ErrGone), nil
+	return b.call(bitmapUnmark(), shard, append(b.sealed(shard), load), ErrGone), nil
 }
 
 func (b *bitmap) mark(shard int, load string, _ int64) (*call, error) {
-	return b.call(bitmapMark, shard, append(b.sealed(shard), load), ErrLoadLost), nil
+	return b.call(bitmapMark(), shard, append(b.sealed(shard), load), ErrLoadLost), nil
 }
 
 // sealed are the arguments that every script has: where the seal is, and what it
@@ -169,7 +169,7 @@ func (b *bitmap) call(script *redisbatch.Script, shard int, args []any, refused 
 func (b *bitmap) create(shard int, made *bool) *call {
 	sh := &b.shards[shard]
 	trailer := seal(sh.loading) + strings.Repeat(" ", loadBytes) + sh.about
-	return b.set.creation(bitmapCreate, shard, sh.key, made, b.bits/8, trailer)
+	return b.set.creation(bitmapCreate(), shard, sh.key, made, b.bits/8, trailer)
 }
 
 func (b *bitmap) inspect(ctx context.Context, from, to int) ([]found, error) {

@@ -97,14 +97,14 @@ func inserting(err error) error {
 
 func (b *bloom) unmark(shard int, load string, end *int64) (*call, error) {
 	items, read := b.marks.unmarkItems(shard, load, end)
-	return b.markCall(bloomUnmark, shard, items, read), nil
+	return b.markCall(bloomUnmark(), shard, items, read), nil
 }
 
 func (b *bloom) rewind(shard int) bool { return b.marks.rewind(shard) }
 
 func (b *bloom) mark(shard int, load string, end int64) (*call, error) {
 	items, read := b.marks.markItems(shard, load, end)
-	return b.markCall(bloomMark, shard, items, read), nil
+	return b.markCall(bloomMark(), shard, items, read), nil
 }
 
 func (b *bloom) markCall(script *redisbatch.Script, shard int, items []string, read func(any) error) *call {
@@ -151,7 +151,7 @@ func (b *bloom) create(shard int, made *bool) *call {
 	for _, t := range b.traits(shard) {
 		args = append(args, t.items[:]...)
 	}
-	return b.set.creation(bloomCreate, shard, b.keys(shard), made, args...)
+	return b.set.creation(bloomCreate(), shard, b.keys(shard), made, args...)
 }
 
 func (b *bloom) inspect(ctx context.Context, from, to int) ([]found, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,17 +14,19 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// compose makes a script of files of the directory lua.
-func compose(names ...string) *redisbatch.Script {
-	var text string
-	for _, name := range names {
-		part, err := luaFiles.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // it is compiled in
+// compose makes a script of files of the directory lua, at its first use.
+func compose(names ...string) func() *redisbatch.Script {
+	return sync.OnceValue(func() *redisbatch.Script {
+		var text string
+		for _, name := range names {
+			part, err := luaFiles.ReadFile("lua/" + name + ".lua")
+			if err != nil {
+				panic(err) // it is compiled in
+			}
+			text += string(part)
 		}
-		text += string(part)
-	}
-	return redisbatch.NewScript(text)
+		return redisbatch.NewScript(text)
+	})
 }
 
 // call is a command or script about one shard, and what its reply means.

@@ -128,7 +128,7 @@ func (r *redisson) add(_ int, ids []string) ([]*call, error) {
 	if f == nil {
 		return nil, errNotOpen
 	}
-	return []*call{r.call(redissonAdd, f, 0, 0, ids, func(reply any) error {
+	return []*call{r.call(redissonAdd(), f, 0, 0, ids, func(reply any) error {
 		if reply != int64(1) {
 			return ErrGone
 		}
@@ -142,7 +142,7 @@ func (r *redisson) unmark(_ int, load string, end *int64) (*call, error) {
 		return nil, errNotOpen
 	}
 	items, read := f.marks.unmarkItems(0, load, end)
-	return r.call(redissonUnmark, f, f.marks.n, lookAhead, items, read), nil
+	return r.call(redissonUnmark(), f, f.marks.n, lookAhead, items, read), nil
 }
 
 func (r *redisson) mark(_ int, load string, end int64) (*call, error) {
@@ -151,7 +151,7 @@ func (r *redisson) mark(_ int, load string, end int64) (*call, error) {
 		return nil, errNotOpen
 	}
 	items, read := f.marks.markItems(0, load, end)
-	return r.call(redissonMark, f, f.marks.n, 0, items, read), nil
+	return r.call(redissonMark(), f, f.marks.n, 0, items, read), nil
 }
 
 // call returns a call of a script that begins with redisson.lua.
@@ -167,7 +167,7 @@ func (r *redisson) call(script *redisbatch.Script, f *redissonFilter, n, generat
 func (r *redisson) create(shard int, made *bool) *call {
 	o := r.set.opts
 	size := redissonSize(o.Capacity, o.FalsePositiveRate)
-	return r.set.creation(redissonCreate, shard, []string{r.config, r.name}, made,
+	return r.set.creation(redissonCreate(), shard, []string{r.config, r.name}, made,
 		size, redissonHashes(o.Capacity, size), o.Capacity, javaDouble(o.FalsePositiveRate))
 }
 

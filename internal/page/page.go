@@ -85,7 +85,10 @@ type fragment struct {
 //go:embed files
 var files embed.FS
 
-var templates = template.Must(template.New("").Funcs(functions).ParseFS(files, "files/*.html"))
+// templates are parsed at their first use: most processes show no page.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(functions).ParseFS(files, "files/*.html"))
+})
 
 // fragmentIDs are the parts in the order of the page.
 var fragmentIDs = []string{"state", "now", "locks", "filters", "refusals"}
@@ -219,7 +222,7 @@ func (p *Page) current() []fragment {
 // render executes a template.
 func (p *Page) render(name string, data any) template.HTML {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
+	if err := templates().ExecuteTemplate(&b, name, data); err != nil {
 		p.opts.Logger.Error("a part of the page is missing", "part", name, "error", err,
 			runbook.Faults.Do("report it as a fault of ordergate, with ordergate bundle"))
 		return "This part of the page could not be made: see the log."

@@ -17,7 +17,7 @@ import (
 // several conditions each must not keep Redis from its other clients.
 const maxChecked = 256
 
-var checkScript = compose([]string{"require"}, "check")
+var checkScript = composed([]string{"require"}, "check")
 
 // Checker checks conditions outside of a lock. It sends those of many callers in few round
 // trips, and reads at primaries only. It is safe for concurrent use. Close it after use.
@@ -145,7 +145,7 @@ func (g *checkGroup) indexOf(err error) int {
 }
 
 func (c *Checker) run(ctx context.Context, conditions []Condition) (int64, error) {
-	call := redisbatch.NewCall(checkScript, conditions[0].Key)
+	call := redisbatch.NewCall(checkScript(), conditions[0].Key)
 	addConditionKeys(call, conditions[1:])
 	addConditionArgs(call, conditions)
 	return c.batcher.Do(ctx, call)

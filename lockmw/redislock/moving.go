@@ -16,8 +16,8 @@ import (
 // exist. A lease that runs is kept, and given up, with one key alone then. Who wants a
 // lock waits for the end of the move, or gets an error.
 var (
-	extendAlone  = compose(nil, "alone_extend")
-	releaseAlone = compose(nil, "alone_release")
+	extendAlone  = composed(nil, "alone_extend")
+	releaseAlone = composed(nil, "alone_release")
 )
 
 // isMoving reports whether a script was refused because a slot moves. Redis finds that out
@@ -34,7 +34,7 @@ func isMoving(err error) bool {
 func (l *Locker) extendAlone(ctx context.Context, p *part, e extension) (bool, error) {
 	key, owner := p.key, l.field(p.owner)
 	extend := func(key, name string) (bool, error) {
-		n, err := l.nodes[0].batcher.Do(ctx, redisbatch.NewCall(extendAlone, key).Text(name).Number(e.to.Milliseconds()))
+		n, err := l.nodes[0].batcher.Do(ctx, redisbatch.NewCall(extendAlone(), key).Text(name).Number(e.to.Milliseconds()))
 		return n == 1, err
 	}
 	// Where calls go on within the lease, its first part has an end there, too.
@@ -66,7 +66,7 @@ func (l *Locker) releaseAlone(ctx context.Context, n *node, key, owner string, w
 	case l.opts.Kind == Semaphore:
 		at, word = after(key, permitsOfSuffix), "1"
 	}
-	c := redisbatch.NewCall(releaseAlone, at).Text(l.field(owner)).Text(n.publish).Text(channel).Text(word)
+	c := redisbatch.NewCall(releaseAlone(), at).Text(l.field(owner)).Text(n.publish).Text(channel).Text(word)
 	c.Repeated = 1
 	r, err := n.batcher.Do(ctx, c)
 	if r == 0 && !redis.HasErrorPrefix(why, "TRYAGAIN") {

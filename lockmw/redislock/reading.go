@@ -85,7 +85,7 @@ func isGiven(err error) bool {
 // readFound reads the stored answer of one lock. The text is "" if there is none that is given; taken
 // means that one may be stored yet.
 func (l *Locker) readFound(ctx context.Context, key, name string) (text string, taken bool, err error) {
-	c := redisbatch.NewCall(foundScript, key).Key(StoredKey(key, name))
+	c := redisbatch.NewCall(foundScript(), key).Key(StoredKey(key, name))
 	confirm := "0"
 	if l.opts.Replicas > 0 {
 		confirm = "1"

@@ -91,6 +91,11 @@ func compose(library []string, deeds ...string) *redisbatch.Script {
 	return redisbatch.NewScript(text)
 }
 
+// composed is compose at the first use: a process that takes no lock reads no files.
+func composed(library []string, deeds ...string) func() *redisbatch.Script {
+	return sync.OnceValue(func() *redisbatch.Script { return compose(library, deeds...) })
+}
+
 // needed returns those definitions that a deed uses, and those that they use, unless they
 // are above it: Redis makes all that a script defines anew each time it runs. Of several of
 // one name that is the last above what uses it, as Lua has it.

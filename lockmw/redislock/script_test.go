@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 			for _, deed := range []string{"inspect", "force"} {
 				scripts[deed] = operatorScript(opts.Kind, opts.Format, deed)
 			}
-			scripts["alone_extend"], scripts["alone_release"] = extendAlone, releaseAlone
+			scripts["alone_extend"], scripts["alone_release"] = extendAlone(), releaseAlone()
 			for deed, script := range scripts {
 				t.Run(sort.name+" "+deed, func(t *testing.T) {
 					if hash, err := c.ScriptLoad(t.Context(), script.Text).Result(); err != nil || hash != script.Hash {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,9 +34,9 @@ type StoredAnswer struct {
 func (a *StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
 
 var (
-	forgetScript = redis.NewScript(compose([]string{"common"}, "forget_alone").Text)
-	undoScript   = compose([]string{"common"}, "undo_alone")
-	foundScript  = compose([]string{"common"}, "found")
+	forgetScript = sync.OnceValue(func() *redis.Script { return redis.NewScript(compose([]string{"common"}, "forget_alone").Text) })
+	undoScript   = composed([]string{"common"}, "undo_alone")
+	foundScript  = composed([]string{"common"}, "found")
 )
 
 // errNoStore is the error of a Locker whose locks have no stored answers.
@@ -371,7 +372,7 @@ func ForgetStored(ctx context.Context, client redis.UniversalClient, key string,
 	for _, name := range names {
 		keys, args = append(keys, StoredKey(key, name)), append(args, name)
 	}
-	n, err := forgetScript.Run(ctx, client, keys, args...).Int()
+	n, err := forgetScript().Run(ctx, client, keys, args...).Int()
 	if err != nil {
 		return 0, fmt.Errorf("forgetting the stored answer of %s: %w", key, err)
 	}
@@ -392,7 +393,7 @@ const (
 // MarkUndone marks the stored answers of a lock by these names, for a call without the lock, which has one
 // name in all its steps. Replicas confirm it as they do a grant.
 func (l *Locker) MarkUndone(ctx context.Context, step UndoStep, call, key string, keep time.Duration, names ...string) error {
-	c := redisbatch.NewCall(undoScript, key).Key(FenceKey(key)).Key(marksKey(key)).Key(marksKey(key) + ":" + call)
+	c := redisbatch.NewCall(undoScript(), key).Key(FenceKey(key)).Key(marksKey(key)).Key(marksKey(key) + ":" + call)
 	c.Text(string(step)).Text(call).Number(max(keep, leastMark).Milliseconds())
 	for _, name := range names {
 		c.Text(name)
