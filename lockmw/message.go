@@ -83,8 +83,8 @@ func (p *forwarding) askForBody(step *gate.Step, req *order.Request) *extproc.Pr
 		mutation = withPath(p.hiddenPath)
 		p.hiddenPath = ""
 	}
-	p.at = atBody
-	return onRequest(atHeaders, mutation, mode)
+	p.behindBody = true
+	return onRequest(mutation, mode)
 }
 
 func withPath(path string) *extproc.HeaderMutation {
@@ -100,30 +100,31 @@ const (
 	maxShownPath = 500
 )
 
-// onRequest replies to the request's headers, or to its body.
-func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
-	common := &extproc.CommonResponse{HeaderMutation: mutation}
-	if at == atBody {
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
-			RequestBody: &extproc.BodyResponse{Response: common}}}
-	}
+// onRequest replies to the request's headers.
+func onRequest(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
 	return &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_RequestHeaders{
-			RequestHeaders: &extproc.HeadersResponse{Response: common}},
+			RequestHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}},
 		ModeOverride: mode,
 	}
 }
 
+// onBody replies to the request's body.
+func onBody(mutation *extproc.HeaderMutation) *extproc.ProcessingResponse {
+	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
+		RequestBody: &extproc.BodyResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}}}
+}
+
 // Replies to most requests. They are shared by all streams and read-only.
 var (
-	skipUnruled = onRequest(atHeaders, without(removeUnruled), skipRest)
-	skipRuled   = onRequest(atHeaders, without(removeButVerdict), skipRest)
-	watchAnswer = onRequest(atHeaders, without(removeButVerdict), modes[gate.ShowHeaders])
+	skipUnruled = onRequest(without(removeUnruled), skipRest)
+	skipRuled   = onRequest(without(removeButVerdict), skipRest)
+	watchAnswer = onRequest(without(removeButVerdict), modes[gate.ShowHeaders])
 )
 
 // forwarding is the data for a reply that forwards a request, besides its call.
 type forwarding struct {
-	at         replyStage
+	behindBody bool     // the request has shown its body
 	hiddenPath string   // the request's path; "": it is not hidden
 	hiddenType string   // the same for the type of its body
 	forged     []string // the client's headers that only ordergate may send
@@ -164,7 +165,7 @@ func (p *forwarding) forward(call *gate.Call, step *gate.Step) *extproc.Processi
 	case p.screened:
 		names, usual = removeUnruled, skipUnruled
 	}
-	if usual != nil && step.Options+len(p.forged) == 0 && p.at == atHeaders && p.hiddenPath == "" {
+	if usual != nil && step.Options+len(p.forged) == 0 && !p.behindBody && p.hiddenPath == "" {
 		return usual
 	}
 	mutation := &extproc.HeaderMutation{RemoveHeaders: slices.Concat(names, gate.AnswerOptions[:step.Options], p.forged)}
@@ -180,7 +181,10 @@ func (p *forwarding) forward(call *gate.Call, step *gate.Step) *extproc.Processi
 	if p.hiddenType != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, p.hiddenType))
 	}
-	return onRequest(p.at, mutation, modes[step.Show])
+	if p.behindBody {
+		return onBody(mutation)
+	}
+	return onRequest(mutation, modes[step.Show])
 }
 
 func set(name, value string) *corev3.HeaderValueOption {
@@ -217,7 +221,7 @@ func immediate(a *gate.Answer) *extproc.ProcessingResponse {
 
 // Replies that continue. They are shared by all streams and read-only.
 var (
-	goOnRequestHeaders  = onRequest(atHeaders, nil, nil)
+	goOnRequestHeaders  = onRequest(nil, nil)
 	goOnResponseHeaders = onResponse()
 	nothingMore         = &extproc.ProcessingResponse{Response: onResponse().GetResponse(), ModeOverride: skipRest} // Envoy's own answer has a body, too
 	goOnRequestBody     = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{

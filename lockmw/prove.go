@@ -57,7 +57,7 @@ func (s *Server) prove(p *proof, text string) error {
 	if p.mark.Stage == gate.StageAuthz && !p.sealed && !p.authzOff && s.opts.Seal != nil {
 		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
 		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
-		return p.stream.Send(onRequest(atHeaders, mutation, skipRest))
+		return p.stream.Send(onRequest(mutation, skipRest))
 	}
 	if guarded, ok := p.stream.(*guardedStream); ok && p.mark.Stage == gate.StageGuard {
 		guarded.shown = true
@@ -108,7 +108,7 @@ func (p *proof) readRequest() error {
 	if text := contentTypeOf(p.req.Header); text != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, gate.UnreadType))
 	}
-	if err := p.stream.Send(onRequest(atHeaders, mutation, mode)); err != nil {
+	if err := p.stream.Send(onRequest(mutation, mode)); err != nil {
 		return nil
 	}
 	return p.receive(asks)

@@ -126,14 +126,6 @@ func (s *Server) Use(g *gate.Gate) {
 	s.current.Store(&gateReplies{g, refusals})
 }
 
-// replyStage is the message at which a request is decided.
-type replyStage int8
-
-const (
-	atHeaders replyStage = iota
-	atBody
-)
-
 // Process serves one HTTP request. It replies to every message that waits for a reply, so
 // that no input stalls a request.
 func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
@@ -164,7 +156,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	} else if sealed && text != "" {
 		return s.sendUnrevealed(stream, a, &req)
 	}
-	pass := forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
+	pass := forwarding{forged: gate.Forged(req.Header)}
 	if off {
 		if refusal := s.screen(stream.Context(), a, &req, &pass); refusal != nil {
 			return stream.Send(refusal)
