@@ -46,12 +46,10 @@ type Options struct {
 
 // Adapter connects streams to a gate. It is safe for concurrent use.
 type Adapter struct {
-	opts       Options
-	log        *slog.Logger
-	current    atomic.Pointer[gateReplies]
-	versions   atomic.Uint32 // the version of the latest gate
-	faultReply *Reply        // to a request during which a fault occurred
-	faultGRPC  *Reply        // the same to a gRPC call
+	opts     Options
+	log      *slog.Logger
+	current  atomic.Pointer[gateReplies]
+	versions atomic.Uint32 // the version of the latest gate
 
 	problems *gate.Problems
 	delayed  delayedAnswers // answers to creates
@@ -83,9 +81,6 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 		"Envoy gave up a create while its answer was held, and its order may exist",
 		"Envoy waits for held answers again",
 		runbook.CreateTimes.Do("set the timeout that details names (response_timeout: that of the route) to more than the backend takes and held_up_to together"))
-	fault := gate.Reply{Status: http.StatusServiceUnavailable}
-	a.faultReply = a.prepare(fault, gate.VerdictUnavailable, "ordergate_fault")
-	a.faultGRPC = a.prepare(fault.ForGRPC(gate.VerdictUnavailable), gate.VerdictUnavailable, "ordergate_fault")
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.Use(g)
 	return a
@@ -95,17 +90,13 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 func (a *Adapter) Use(g *gate.Gate) {
 	d := &gateReplies{gate: g, version: a.versions.Add(1)}
 	encode := func(r gate.Reply, v gate.Verdict) (*Reply, error) {
-		return a.prepare(r, v, "ordergate_"+v.String()), nil
+		reply := &Reply{Answer: r.Answer(v), Details: "ordergate_" + v.String()}
+		reply.Native = a.opts.Native(reply)
+		return reply, nil
 	}
 	d.refusals, _ = gate.NewReplies(g, encode) // encode never fails
 	g.LogProblems(a.problems)
 	a.current.Store(d)
-}
-
-func (a *Adapter) prepare(r gate.Reply, v gate.Verdict, details string) *Reply {
-	reply := &Reply{Answer: r.Answer(v), Details: details}
-	reply.Native = a.opts.Native(reply)
-	return reply
 }
 
 // Request judges a request by its headers. End means that the request has no body. If it
@@ -218,15 +209,15 @@ func (a *Adapter) mayLock(h Headers) bool {
 
 // faultReplyTo returns the answer to a request during which a fault occurred.
 func (a *Adapter) faultReplyTo(h Headers) *Reply {
-	req := h.request(nil, order.BodyUnseen)
+	req, reply := h.request(nil, order.BodyUnseen), gate.Reply{Status: http.StatusServiceUnavailable}
 	func() {
 		defer func() { _ = recover() }() // the fault may be one of this log
-		a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, a.faultReply.Status, &req)
+		a.current.Load().gate.LogUnruled(gate.VerdictUnavailable, gate.ReasonFault, reply.Status, &req)
 	}()
 	if gate.IsGRPC(&req) {
-		return a.faultGRPC
+		reply = reply.ForGRPC(gate.VerdictUnavailable)
 	}
-	return a.faultReply
+	return temporary(reply.Answer(gate.VerdictUnavailable), "ordergate_fault")
 }
 
 // Close waits for the work that remains after streams have ended: lookups, and learning orders. It blocks
