@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -59,8 +60,7 @@ func IsGRPCType(contentType string) bool {
 // ForGRPC returns the answer in gRPC's form. The body is the message of the status. Envoy sends
 // it in a header, in place of a body, and replaces the HTTP status by 200.
 func (r Reply) ForGRPC(v Verdict) Reply {
-	r.grpc, r.GRPCStatus = true, grpcStatusOf(v)
-	r.Body = grpcMessages[v]
+	r.grpc, r.GRPCStatus, r.Body = true, cmp.Or(grpcRefusals[v].status, grpcUnknown), grpcRefusals[v].message
 	if r.why != order.NoReason {
 		r.Body = r.why.String()
 	}
@@ -68,38 +68,24 @@ func (r Reply) ForGRPC(v Verdict) Reply {
 	return r
 }
 
-// grpcStatusOf returns the status of a refusal.
-func grpcStatusOf(v Verdict) GRPCStatus {
-	switch v {
-	case VerdictAbsent:
-		return grpcNotFound
-	case VerdictInvalid, VerdictAmbiguous, VerdictMismatch:
-		return grpcInvalidArgument
-	case VerdictNotReady:
-		return grpcFailedPrecondition
-	case VerdictDuplicate:
-		return grpcAlreadyExists
-	case VerdictBusy, VerdictInUse:
-		return grpcAborted // a client may try again at a higher level
-	case VerdictUnavailable, VerdictOverloaded, VerdictUnlocked, VerdictLost:
-		return grpcUnavailable
-	}
-	return grpcUnknown
-}
-
-// grpcMessages are the messages of statuses, in ASCII. Those of requests that cannot be read
-// are the sentences of their reasons.
-var grpcMessages = [Verdicts]string{
-	VerdictAbsent:      "the order does not exist",
-	VerdictBusy:        "another call settles the order",
-	VerdictUnavailable: "the lock of the order is not available",
-	VerdictOverloaded:  "too many settlements are in flight",
-	VerdictUnlocked:    "no lock protected the settlement",
-	VerdictLost:        "the lease of the order ended before the call",
-	VerdictDuplicate:   "the order exists, or was settled in another way",
-	VerdictMismatch:    "the key was used for another request",
-	VerdictNotReady:    "a condition of the settlement does not hold",
-	VerdictInUse:       "the first call with the key has not ended",
+// grpcRefusals are the statuses of refusals, and their messages, in ASCII. The messages for requests that
+// cannot be read are the sentences of their reasons. After ABORTED, a client may try again at a higher level.
+var grpcRefusals = [Verdicts]struct {
+	status  GRPCStatus
+	message string
+}{
+	VerdictAbsent:      {grpcNotFound, "the order does not exist"},
+	VerdictBusy:        {grpcAborted, "another call settles the order"},
+	VerdictInvalid:     {grpcInvalidArgument, ""},
+	VerdictAmbiguous:   {grpcInvalidArgument, ""},
+	VerdictUnavailable: {grpcUnavailable, "the lock of the order is not available"},
+	VerdictOverloaded:  {grpcUnavailable, "too many settlements are in flight"},
+	VerdictUnlocked:    {grpcUnavailable, "no lock protected the settlement"},
+	VerdictLost:        {grpcUnavailable, "the lease of the order ended before the call"},
+	VerdictDuplicate:   {grpcAlreadyExists, "the order exists, or was settled in another way"},
+	VerdictMismatch:    {grpcInvalidArgument, "the key was used for another request"},
+	VerdictInUse:       {grpcAborted, "the first call with the key has not ended"},
+	VerdictNotReady:    {grpcFailedPrecondition, "a condition of the settlement does not hold"},
 }
 
 // grpcHeaders returns the headers of an answer to a gRPC call, except the verdict. Envoy keeps
@@ -159,11 +145,6 @@ func isKnownGRPC(text string) bool {
 		return false
 	}
 	return true
-}
-
-// isUnfinished reports whether the end of an answer leaves the outcome of a gRPC call unknown.
-func (c *Call) isUnfinished() bool {
-	return c.grpcAnswer && !isKnownGRPC(c.grpcStatus)
 }
 
 // grpcReason says why the outcome of a gRPC call is unknown although its answer has ended.
