@@ -187,11 +187,6 @@ func (q *Explainer) locateMissingHeaders(e *Explanation, names []string) {
 }
 
 // headersOf returns the headers of which a key is made, without those of its scope.
-func headersOf(k *gate.OnceKey) (names []string) {
-	for _, part := range k.Parts {
-		if part.Header != "" {
-			names = append(names, part.Header)
-		}
-	}
-	return names
+func headersOf(k *gate.OnceKey) []string {
+	return slices.DeleteFunc(slices.Clone(k.Parts), func(part string) bool { return part == "" })
 }

@@ -82,7 +82,7 @@ func newAnyOrder(t *rapid.T) *anyOrder {
 	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
 	stores := func(status int) bool { return status/100 == 2 }
 	once := &gate.Once{Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: stores}
-	keyed := &gate.Once{Name: "keyed", Keep: time.Hour, MaxBody: 100, Stores: stores, Key: &gate.OnceKey{Lock: p.keys, Parts: []gate.OncePart{{Header: "idempotency-key"}}}}
+	keyed := &gate.Once{Name: "keyed", Keep: time.Hour, MaxBody: 100, Stores: stores, Key: &gate.OnceKey{Lock: p.keys, Parts: []string{"idempotency-key"}}}
 	undo := &gate.Once{Keep: time.Hour, Stores: stores, Forget: []string{"answer"}}
 	create := &gate.Create{Filter: p.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: digits}
 	named := &gate.Create{Filter: p.filter, Learn: gate.Learn{Header: "location"}, Format: digits}

@@ -547,8 +547,8 @@ func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
 	case errors.Is(err, ErrOverloaded):
 		verdict = VerdictOverloaded
 	}
-	if i, ok := unmetCondition(err); ok {
-		verdict, c.Decision.Condition = VerdictNotReady, i
+	if unmet, ok := errors.AsType[*UnmetError](err); ok {
+		verdict, c.Decision.Condition = VerdictNotReady, unmet.Condition
 	}
 	return verdict, answer, why
 }
@@ -755,7 +755,7 @@ func (c *Call) pass() Step {
 // endAnswer handles that all of the answer has arrived. It may still wait before it is passed on. An answer
 // of gRPC counts as cut off if its status does not prove that the backend has finished.
 func (c *Call) endAnswer() {
-	if c.isUnfinished() {
+	if c.grpcAnswer && !isKnownGRPC(c.grpcStatus) {
 		c.grpcEnded = true
 		return
 	}
@@ -763,16 +763,6 @@ func (c *Call) endAnswer() {
 		c.finishedAt = c.gate.now()
 	}
 	c.onBracket(finished, OutcomeUnknown)
-}
-
-// decideStored reports, once, that something is stored of an answer that has ended. The work Store releases the
-// lock then, and the bracket is closed.
-func (c *Call) decideStored() bool {
-	stores, why := c.finishOnce()
-	if why != "" {
-		c.gate.problems.notStored(c, why)
-	}
-	return stores
 }
 
 func (c *Call) onStored(err error) Step {

@@ -429,7 +429,7 @@ func TestEndByLength(t *testing.T) {
 				Create: &gate.Create{Filter: filter, Learn: inBody, Format: digits},
 				Once: &gate.Once{
 					Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: func(int) bool { return true },
-					Key: &gate.OnceKey{Lock: keys, Parts: []gate.OncePart{{Header: gate.HeaderIdempotencyKey}}},
+					Key: &gate.OnceKey{Lock: keys, Parts: []string{gate.HeaderIdempotencyKey}},
 				},
 			}}, gatetest.Silent{}, time.Now)
 			if err != nil {

@@ -288,7 +288,7 @@ func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 // readsBody reports whether the request's body decides which stored answer is the call's.
 func (p *Policy) readsBody() bool {
 	return p.Settle != nil && p.Settle.Once != nil && p.Settle.Once.Fingerprint ||
-		p.Once != nil && (p.Once.Fingerprint || slices.Contains(p.Once.Key.Parts, OncePart{}))
+		p.Once != nil && (p.Once.Fingerprint || slices.Contains(p.Once.Key.Parts, ""))
 }
 
 // both calls do for each Once of the call.
@@ -338,8 +338,8 @@ func (o *onceCall) begin(r *Response) {
 				o.unfit = "it is gRPC's"
 			}
 		}
-		kept := name == "content-encoding" || isCORS(name)
-		o.both(func(once *Once) { kept = kept || slices.Contains(once.Headers, name) })
+		kept := false
+		o.both(func(once *Once) { kept = kept || once.storesHeader(name) })
 		if kept && !utf8.ValidString(value) {
 			o.unfit = "its header " + name + " is not UTF-8"
 		}
@@ -366,8 +366,6 @@ func (o *onceCall) begin(r *Response) {
 // corsHeaders are headers without which a browser shows an answer to no script of another origin. They
 // are stored with each answer.
 var corsHeaders = [...]string{"access-control-allow-origin", "access-control-allow-credentials", "access-control-expose-headers"}
-
-func isCORS(name string) bool { return slices.Contains(corsHeaders[:], name) }
 
 // add notes a piece of the answer's body. It reports whether that is the last one: a client
 // takes an answer for complete when it has as many bytes as its Content-Length says, whether
@@ -446,14 +444,9 @@ func (once *Once) undoes() []string {
 	return once.Forget
 }
 
-// storedHeaders returns the headers that one of the two stores.
-func (o *onceCall) storedHeaders(once *Once) (list [][2]string) {
-	for _, h := range o.headers {
-		if h[0] == "content-encoding" || isCORS(h[0]) || slices.Contains(once.Headers, h[0]) {
-			list = append(list, h)
-		}
-	}
-	return list
+// storesHeader reports whether a header of an answer is stored with it.
+func (once *Once) storesHeader(name string) bool {
+	return name == "content-encoding" || slices.Contains(corsHeaders[:], name) || slices.Contains(once.Headers, name)
 }
 
 // onceReply returns the answer to a call that a stored answer refuses.

@@ -147,7 +147,7 @@ func TestOnceByARepeat(t *testing.T) {
 	g := settleOnce(t, lock, &gatetest.Recorder{})
 	once := g.Policies()[0].Settle.Once
 	once.Fingerprint, once.Meanwhile = true, true
-	g.Policies()[0].Once = &gate.Once{Name: "k", Key: &gate.OnceKey{Lock: lock, Parts: []gate.OncePart{{Header: "x-user"}, {}}}}
+	g.Policies()[0].Once = &gate.Once{Name: "k", Key: &gate.OnceKey{Lock: lock, Parts: []string{"x-user", ""}}}
 	open := func(query, field, boundary string) string {
 		c := g.Open(order.Request{
 			Method: "POST", Target: "/orders/42/settle" + query, BodyState: order.BodyComplete,

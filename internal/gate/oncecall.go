@@ -103,32 +103,28 @@ func (s *storedByKey) Unwrap() error { return s.StoredAnswer }
 
 // found returns the verdict on a call that found a stored answer, and the answer for the
 // client, if it is for the call.
-func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error) {
+func (c *Call) found(stored *StoredAnswer, byKey bool) (verdict Verdict, answer *Answer, err error) {
 	once := c.once.order
 	if byKey {
 		once = c.once.key
 	}
 	r, body, err := readAnswer(stored.Text)
+	result := OnceDuplicate
+	verdict = VerdictDuplicate
 	switch {
 	case stored.Withheld, slices.ContainsFunc(stored.All, func(text string) bool { return !c.isOfBatch(text) }):
-		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
-		return VerdictDuplicate, nil, nil
 	case err != nil:
 		return VerdictUnavailable, nil, err
 	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe,
 		!byKey && r.Caller != c.once.caller, !c.once.varying.fit(r.Vary):
-		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
-		return VerdictDuplicate, nil, nil
 	case byKey && r.Subject != "" && r.Subject != c.once.subject, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
-		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
-		return VerdictMismatch, nil, nil
+		verdict, result = VerdictMismatch, OnceMismatch
 	case r.Head && !c.once.head:
-		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
-		return VerdictDuplicate, nil, nil
+	default:
+		verdict, result, c.repeats, answer = VerdictReplayed, OnceReplayed, r.Trace, r.answer(body, c.gate.now())
 	}
-	c.gate.record.Once(c.Decision.Rule, OnceReplayed)
-	c.repeats = r.Trace
-	return VerdictReplayed, r.answer(body, c.gate.now()), nil
+	c.gate.record.Once(c.Decision.Rule, result)
+	return verdict, answer, nil
 }
 
 // isOfBatch reports whether a text is stored for all orders of the call together. One of them may
@@ -166,12 +162,13 @@ func (c *Call) AnswerPlaces() (places []AnswerPlace) {
 	return places
 }
 
-// finishOnce decides what is stored. If anything is, the call is closed, and its locks are
-// released by store. Otherwise why tells the log the reason; "": there is nothing to store.
-func (c *Call) finishOnce() (stores bool, why string) {
+// decideStored reports, once, that something is stored of an answer that has ended. The work Store releases the
+// locks then, and the bracket is closed. It logs why an answer is unfit to be stored.
+func (c *Call) decideStored() bool {
 	if c.once == nil || c.once.decided || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
-		return false, ""
+		return false
 	}
+	why := ""
 	o := c.once
 	o.decided, o.grpcFailed = true, c.grpcAnswer && c.grpcStatus != "0"
 	o.both(func(once *Once) {
@@ -196,17 +193,20 @@ func (c *Call) finishOnce() (stores bool, why string) {
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
-				r.Status, r.Headers, r.Vary, r.Head = o.status, o.storedHeaders(once), o.varying.hashes(o.vary), o.head
+				r.Status, r.Vary, r.Head = o.status, o.varying.hashes(o.vary), o.head
+				r.Headers = slices.DeleteFunc(slices.Clone(o.headers), func(h [2]string) bool { return !once.storesHeader(h[0]) })
 				change.text = r.text(o.body)
 			}
 		}
 		o.changes = append(o.changes, change)
 	})
-	if len(o.changes) == 0 {
-		return false, why
+	if len(o.changes) > 0 {
+		c.bracket.on(storing, OutcomeKnown)
 	}
-	c.bracket.on(storing, OutcomeKnown)
-	return true, why
+	if why != "" {
+		c.gate.problems.notStored(c, why)
+	}
+	return len(o.changes) > 0
 }
 
 // store releases the call's locks and stores its answer. It does not block. It calls then once, in another

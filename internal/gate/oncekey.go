@@ -11,15 +11,10 @@ import (
 
 // OnceKey makes a key of parts of a request. Calls with the same key are the same call.
 type OnceKey struct {
-	Lock     Locker // of keys
-	Parts    []OncePart
+	Lock     Locker   // of keys
+	Parts    []string // headers in lower case; "": the body
 	Scope    []string // headers in lower case; keys of requests that differ in one are different
 	Required bool     // a request without one of the parts is refused; otherwise it has no key
-}
-
-// OncePart is a part of a key: a header, in lower case, or the body.
-type OncePart struct {
-	Header string // "": the body
 }
 
 // HeaderIdempotencyKey is the header of draft-ietf-httpapi-idempotency-key-header-07.
@@ -47,11 +42,11 @@ func (k *OnceKey) of(rule string, req *order.Request) (id string, why order.Reas
 	}
 	idempotency := false
 	for _, part := range k.Parts {
-		if part.Header == "" {
+		if part == "" {
 			texts = append(texts, repeatableBody(req))
 			continue
 		}
-		value, n := onlyHeader(req.Header, part.Header)
+		value, n := onlyHeader(req.Header, part)
 		switch {
 		case n > 1:
 			return "", order.RepeatedKey
@@ -59,7 +54,7 @@ func (k *OnceKey) of(rule string, req *order.Request) (id string, why order.Reas
 			return "", order.MissingKey
 		case n == 0:
 			return "", order.NoReason
-		case part.Header == HeaderIdempotencyKey:
+		case part == HeaderIdempotencyKey:
 			var ok bool
 			if value, ok = idempotencyKey(value); !ok {
 				return "", order.MalformedKey

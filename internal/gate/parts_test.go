@@ -135,7 +135,7 @@ func TestPartsInKeysOfRequests(t *testing.T) {
 		Create: &gate.Create{
 			Filter: &gatetest.Filter{Journal: &gatetest.Journal{}}, Learn: gate.Learn{Header: "location"}, Format: digits,
 		},
-		Once: &gate.Once{Key: &gate.OnceKey{Lock: keys, Parts: []gate.OncePart{{Header: gate.HeaderIdempotencyKey}}}, Name: "create", Keep: time.Hour},
+		Once: &gate.Once{Key: &gate.OnceKey{Lock: keys, Parts: []string{gate.HeaderIdempotencyKey}}, Name: "create", Keep: time.Hour},
 	}}, &gatetest.Recorder{}, time.Now)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func TestPossible(t *testing.T) {
 	plain := func(*gate.Once) {}
 	compares := func(o *gate.Once) { o.Fingerprint = true }
 	forgets := func(o *gate.Once) { o.Name, o.Forget = "", []string{"n"} }
-	parts := []gate.OncePart{{Header: "x-user"}}
+	parts := []string{"x-user"}
 	for _, tt := range []struct {
 		name         string
 		order, key   *gate.Once

@@ -199,7 +199,7 @@ func TestOpenedAfterScreen(t *testing.T) {
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	query := []order.ID{{In: order.InQuery, Name: "id", Format: digits}}
 	lookup := &gate.Lookup{Filter: b.filter}
-	key := gate.OnceKey{Lock: b.lock, Parts: []gate.OncePart{{Header: "idempotency-key"}}}
+	key := gate.OnceKey{Lock: b.lock, Parts: []string{"idempotency-key"}}
 	for _, observe := range []bool{false, true} {
 		g, err := gate.New([]gate.Policy{
 			{

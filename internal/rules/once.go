@@ -30,15 +30,11 @@ func onceByKey(o *config.Once) *gate.Once {
 	compiled.InUse, compiled.Missing, compiled.Unavailable = reply(o.InUse), reply(o.Missing), reply(o.Unavailable)
 	compiled.Key = &gate.OnceKey{Required: o.Required}
 	for _, part := range o.By {
-		name, isHeader := strings.CutPrefix(part, config.OnceHeader)
-		switch {
-		case isHeader:
-			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{Header: name})
-		case part == config.OnceIdempotencyKey:
-			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{Header: gate.HeaderIdempotencyKey})
-		default:
-			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{})
+		header := strings.TrimPrefix(part, config.OnceHeader) // or the name of Idempotency-Key
+		if part == config.OnceBody {
+			header = ""
 		}
+		compiled.Key.Parts = append(compiled.Key.Parts, header)
 	}
 	compiled.Key.Scope, compiled.Scope = compiled.Scope, nil
 	return compiled

@@ -121,7 +121,7 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 		Once: &gate.Once{Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: func(status int) bool { return status/100 == 2 }},
 	}
 	keyed := *settle.Once
-	keyed.Key, keyed.InUse, keyed.Unavailable = &gate.OnceKey{Lock: s.Lock, Parts: []gate.OncePart{{}}}, gate.Reply{Status: 409}, gate.Reply{Status: 503}
+	keyed.Key, keyed.InUse, keyed.Unavailable = &gate.OnceKey{Lock: s.Lock, Parts: []string{""}}, gate.Reply{Status: 409}, gate.Reply{Status: 503}
 	create := gate.Create{Filter: s.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format}
 	named := gate.Create{Filter: s.filter, Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile("/orders/([0-9]+)$")}, Format: format}
 	rule := func(method, path string, ids []order.ID) order.Rule {
