@@ -57,9 +57,6 @@ type origin struct {
 	logged          bool   // the log wants the decision on a request that no call follows
 }
 
-// trace returns the trace ID, "" if there is none.
-func (o *origin) trace() string { return traceIn(o.parent) }
-
 // headerTraceParent is the header of W3C's Trace Context.
 const headerTraceParent = "traceparent"
 
@@ -75,13 +72,13 @@ func originOf(req *order.Request) origin {
 	return origin{request: requestID(req.Header), parent: parent}
 }
 
-// traceIn returns the trace ID in a traceparent, "" if there is none.
-func traceIn(parent string) string {
+// trace returns the trace ID, "" if there is none.
+func (o *origin) trace() string {
 	const version, trace = len("00-"), 32
-	if len(parent) < sizeOfTraceParent || parent[version-1] != '-' || parent[version+trace] != '-' {
+	if len(o.parent) < sizeOfTraceParent || o.parent[version-1] != '-' || o.parent[version+trace] != '-' {
 		return ""
 	}
-	id := parent[version : version+trace]
+	id := o.parent[version : version+trace]
 	if strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
 		return ""
 	}
@@ -105,11 +102,6 @@ func (g *Gate) originFor(d *Decision, req *order.Request) (from origin) {
 // decided counts, logs and traces a decision on a request that no call follows.
 func (g *Gate) decided(d *Decision, from origin, start, end time.Time) {
 	g.record.Decided(d.Rule, d.Action, d.Verdict, d.Observed, end.Sub(start), g.exemplar(&from))
-	g.report(d, from, start, end)
-}
-
-// report logs and traces a decision on a request that no call follows.
-func (g *Gate) report(d *Decision, from origin, start, end time.Time) {
 	if !from.logged && g.tracer == nil {
 		return
 	}

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -51,15 +50,6 @@ type ConditionError struct {
 // Error implements error. It leaves the key to the log line.
 func (e *ConditionError) Error() string {
 	return "condition " + e.Name + " cannot be checked: " + e.Cause
-}
-
-// unmetCondition returns the index of the condition that does not hold.
-func unmetCondition(err error) (index int, ok bool) {
-	unmet, ok := errors.AsType[*UnmetError](err)
-	if !ok {
-		return 0, false
-	}
-	return unmet.Condition, true
 }
 
 // maxHeaderValue bounds the values that conditions use, in bytes. They become parts of keys.
