@@ -2,16 +2,19 @@ package gate
 
 // The life of a lock around a call, as a state machine of plain values:
 //
-//	waiting --granted--> running --response--> answered --finished--> done --storing, end--> closed
+//	waiting --granted--> running --response--> answered --completed--> complete --storing, streamEnded--> closed
 //	   |                    |                     |
-//	   |                    |                     +--end--> closed
-//	   |                    |                     +--lost--> broken --finished--> done
-//	   |                    |                                  +--end--> closed
-//	   |                    +--unsent, end--> closed
-//	   |                    +--lost--> ending --end--> closed
+//	   |                    |                     +--streamEnded--> closed
+//	   |                    |                     +--lost--> broken --completed--> complete
+//	   |                    |                                  +--streamEnded--> closed
+//	   |                    +--unsent, streamEnded--> closed
+//	   |                    +--lost--> ending --streamEnded--> closed
 //	   |                                  +--response--> broken
 //	   +--denied--> closed
-//	   +--response, end--> abandoned --granted, denied--> closed
+//	   +--response, streamEnded--> abandoned --granted, denied--> closed
+//
+// Three things come to an end: a response is complete, a stream has ended, and the gate ends a call whose
+// lease is lost.
 //
 // Every event may occur in every state, because the two sides race. A grant may cross an
 // abort. An answer of Envoy's own, after a stream timeout for example, may arrive before the
@@ -25,7 +28,7 @@ const (
 	waiting   state = iota // the lock was requested; the request has not been forwarded
 	running                // the lock is held and the request was forwarded
 	answered               // the response's headers have arrived: the backend may still be at work
-	done                   // the response has ended
+	complete               // the response is complete
 	ending                 // the lease ended first: the gate is ending the call
 	broken                 // the gate is ending the call, and the response's headers have arrived
 	abandoned              // the caller has left, or Envoy has answered, but the lock may still be granted
@@ -36,14 +39,14 @@ const (
 type event int8
 
 const (
-	granted  event = iota // the lock is ours
-	denied                // the lock was refused, finally
-	unsent                // the adapter could not forward the request: Envoy is gone
-	response              // the response's headers have arrived
-	finished              // the response has ended
-	storing               // the answer is stored before its end is passed on
-	lost                  // the lease has ended or is about to, and is not renewed
-	ended                 // the stream is over
+	granted     event = iota // the lock is ours
+	denied                   // the lock was refused, finally
+	unsent                   // the adapter could not forward the request: Envoy is gone
+	response                 // the response's headers have arrived
+	completed                // the response is complete
+	storing                  // the answer is stored before its end is passed on
+	lost                     // the lease has ended or is about to, and is not renewed
+	streamEnded              // the stream is over
 )
 
 // effect is what the call does after an event.
@@ -53,7 +56,7 @@ const (
 	nothing effect = iota
 	forward        // forward the request, with the lease's headers
 	refuse         // answer in place of the backend
-	end            // answer in place of the backend, although the request was forwarded
+	endCall        // answer in place of the backend, although the request was forwarded
 	cancel         // cancel the pending Acquire
 	release        // release the lock
 	hold           // keep the lock, without renewing it, until its hold time ends
@@ -75,7 +78,7 @@ func (b *bracket) on(e event, outcome Outcome) effect {
 		return b.onWaiting(e)
 	case running:
 		return b.onRunning(e, outcome)
-	case answered, done, ending, broken:
+	case answered, complete, ending, broken:
 		return b.onAnswered(e, outcome)
 	case abandoned:
 		switch e {
@@ -100,7 +103,7 @@ func (b *bracket) onWaiting(e event) effect {
 		b.state = closed
 		b.outcome = OutcomeNotForwarded
 		return refuse
-	case response, ended:
+	case response, streamEnded:
 		// The request waits in Envoy for our reply. So a response can only be Envoy's own,
 		// and an end means that the client left.
 		b.state = abandoned
@@ -121,8 +124,8 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 		b.outcome = outcome
 	case lost:
 		b.state = ending
-		return end
-	case ended: // no answer: the client or Envoy left, the backend may still be at work
+		return endCall
+	case streamEnded: // no answer: the client or Envoy left, the backend may still be at work
 		b.state = closed
 		b.outcome = OutcomeUnknown
 		return hold
@@ -140,13 +143,13 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 		b.outcome = OutcomeUnknown
 	case e == lost && b.state == answered && b.outcome != OutcomeNotForwarded:
 		b.state = broken
-		return end
-	case e == finished && (b.state == answered || b.state == broken):
-		b.state = done
-	case e == storing && b.state == done && b.outcome == OutcomeKnown:
+		return endCall
+	case e == completed && (b.state == answered || b.state == broken):
+		b.state = complete
+	case e == storing && b.state == complete && b.outcome == OutcomeKnown:
 		b.state = closed
 		return release
-	case e == ended:
+	case e == streamEnded:
 		if b.isCutOff() {
 			b.outcome = OutcomeUnknown
 		}
@@ -159,7 +162,7 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 	return nothing
 }
 
-// isCutOff reports whether the backend's answer has begun but not ended. A script may print
+// isCutOff reports whether the backend's answer has begun but is not complete. A script may print
 // its page before it charges the customer.
 func (b *bracket) isCutOff() bool {
 	return (b.state == answered || b.state == broken) && b.outcome == OutcomeKnown

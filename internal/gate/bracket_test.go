@@ -11,7 +11,7 @@ import (
 func TestEveryOrderOfEvents(t *testing.T) {
 	const longest = 6
 	var events []step
-	for e := granted; e <= ended; e++ {
+	for e := granted; e <= streamEnded; e++ {
 		events = append(events, step{e, OutcomeUnknown})
 	}
 	events = append(events, step{response, OutcomeKnown}, step{response, OutcomeNotForwarded})
@@ -43,7 +43,7 @@ func checkHistory(t *testing.T, history []step) {
 	got := map[effect]int{}
 	var held, forwarded, over bool // of the lock, the request and the stream
 	var learned *Outcome           // of the responses after forwarding
-	var whole bool                 // that response has come to its end
+	var whole bool                 // that response is complete
 	fail := func(what string) { t.Errorf("%s after %s", what, describe(history)) }
 
 	for _, s := range history {
@@ -63,7 +63,7 @@ func checkHistory(t *testing.T, history []step) {
 			if wasForwarded {
 				fail("refused a request that was forwarded")
 			}
-		case end:
+		case endCall:
 			if !wasForwarded || learned != nil && (*learned == OutcomeNotForwarded || whole) {
 				fail("ended a call that was not under way")
 			}
@@ -88,21 +88,21 @@ func checkHistory(t *testing.T, history []step) {
 		case *learned == OutcomeKnown && !whole: // the rest of it does not come
 			learned = &unknown
 		}
-		whole = whole || learned != nil && s.event == finished
-		if s.event == ended || s.event == response && !wasForwarded {
+		whole = whole || learned != nil && s.event == completed
+		if s.event == streamEnded || s.event == response && !wasForwarded {
 			over = true
 		}
 	}
 	if got[forward] > 1 || got[refuse] > 1 || got[forward]+got[refuse] > 1 {
 		fail("answered the request's headers twice")
 	}
-	if got[end] > 1 {
+	if got[endCall] > 1 {
 		fail("ended a call twice")
 	}
 	if got[release]+got[hold] > 1 {
 		fail("gave the lock up twice")
 	}
-	if last := len(history) - 1; last >= 0 && history[last].event == ended && got[forward] == 1 && got[release]+got[hold] != 1 {
+	if last := len(history) - 1; last >= 0 && history[last].event == streamEnded && got[forward] == 1 && got[release]+got[hold] != 1 {
 		fail("kept a lock whose stream is over")
 	}
 }
@@ -110,7 +110,7 @@ func checkHistory(t *testing.T, history []step) {
 // TestGrantThatCrossesAnAbort has the client leave before the lock is granted. The lock must not
 // stay.
 func TestGrantThatCrossesAnAbort(t *testing.T) {
-	for _, abort := range []event{ended, response} {
+	for _, abort := range []event{streamEnded, response} {
 		var b bracket
 		if got := b.on(abort, OutcomeUnknown); got != cancel {
 			t.Fatalf("abort: effect %d, want cancel", got)
@@ -122,7 +122,7 @@ func TestGrantThatCrossesAnAbort(t *testing.T) {
 }
 
 func describe(history []step) string {
-	names := []string{"granted", "denied", "unsent", "response", "finished", "storing", "lost", "ended"}
+	names := []string{"granted", "denied", "unsent", "response", "completed", "storing", "lost", "streamEnded"}
 	text := ""
 	for _, s := range history {
 		text += " " + names[s.event]

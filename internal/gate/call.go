@@ -72,14 +72,14 @@ type Call struct {
 	unknownReason string    // why the outcome is unknown
 
 	// Of its answer.
-	grpcAnswer bool      // it is gRPC's
-	grpcEnded  bool      // gRPC's answer has ended, and its outcome is unknown
-	grpcStatus string    // of gRPC's answer, in its trailers or alone in its headers
-	status     int       // 0: unknown
-	body       []byte    // while it is collected
-	learnedID  string    // of the order that a create has made
-	repeats    string    // see Trace
-	finishedAt time.Time // when it had ended, of a call that is traced
+	grpcAnswer  bool      // it is gRPC's
+	grpcUnknown bool      // gRPC's answer is complete, and its outcome is unknown
+	grpcStatus  string    // of gRPC's answer, in its trailers or alone in its headers
+	status      int       // 0: unknown
+	body        []byte    // while it is collected
+	learnedID   string    // of the order that a create has made
+	repeats     string    // see Trace
+	completedAt time.Time // of a call that is traced
 }
 
 // stage is how far a call has come.
@@ -243,7 +243,7 @@ func (c *Call) On(e Event) (s Step) {
 	case Stored:
 		s = c.onStored(e.Err)
 	case StreamEnded:
-		s = c.onEnd(e.Response)
+		s = c.onStreamEnded(e.Response)
 	}
 	return s
 }
@@ -605,7 +605,7 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	}
 	r.Ended = r.Ended || c.once != nil && c.once.length == 0 // a client takes it for complete
 	if r.Ended {
-		c.endAnswer()
+		c.completeAnswer()
 	}
 	if c.mayHaveCreated() {
 		if s := c.onCreated(r, unseen); s.Do != PassResponse {
@@ -664,7 +664,7 @@ func (c *Call) onResponseBody(e *Event) Step {
 	// By its length, for Envoy may report the end too late.
 	end := c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body) || e.End
 	if end {
-		c.endAnswer()
+		c.completeAnswer()
 	}
 	c.beginUnseen()
 	switch c.stage {
@@ -695,7 +695,7 @@ func (c *Call) ReadsBody() bool { return c.stage == atCollect || c.once != nil &
 // onResponseTrailers handles the end of an answer by trailers. A stored answer has none.
 func (c *Call) onResponseTrailers(grpcStatus string) Step {
 	c.grpcStatus = grpcStatus
-	c.endAnswer()
+	c.completeAnswer()
 	if c.once != nil && !c.once.decided {
 		c.once.unfit = "it ends in trailers"
 	}
@@ -752,17 +752,17 @@ func (c *Call) pass() Step {
 	return Step{Do: PassResponse, Done: !c.NeedsLock, Metadata: c.news()}
 }
 
-// endAnswer handles that all of the answer has arrived. It may still wait before it is passed on. An answer
+// completeAnswer handles that all of the answer has arrived. It may still wait before it is passed on. An answer
 // of gRPC counts as cut off if its status does not prove that the backend has finished.
-func (c *Call) endAnswer() {
+func (c *Call) completeAnswer() {
 	if c.grpcAnswer && !isKnownGRPC(c.grpcStatus) {
-		c.grpcEnded = true
+		c.grpcUnknown = true
 		return
 	}
-	if c.gate.tracer != nil && c.finishedAt.IsZero() {
-		c.finishedAt = c.gate.now()
+	if c.gate.tracer != nil && c.completedAt.IsZero() {
+		c.completedAt = c.gate.now()
 	}
-	c.onBracket(finished, OutcomeUnknown)
+	c.onBracket(completed, OutcomeUnknown)
 }
 
 func (c *Call) onStored(err error) Step {
@@ -783,7 +783,7 @@ func (c *Call) onStored(err error) Step {
 // The outcome is unknown. If the lease was lost during the answer, there is nothing left to
 // hold, and the answer may still be stored: the call goes on.
 func (c *Call) onLeaseLost() Step {
-	if c.policy.Observe || c.bracket.state == answered && c.lease.Ended() || c.bracket.on(lost, OutcomeUnknown) != end {
+	if c.policy.Observe || c.bracket.state == answered && c.lease.Ended() || c.bracket.on(lost, OutcomeUnknown) != endCall {
 		return Step{}
 	}
 	c.unknownReason = "the call was ended because its lease ended first"
@@ -792,14 +792,14 @@ func (c *Call) onLeaseLost() Step {
 	return c.refuse(nil)
 }
 
-// onEnd handles the end of the stream.
-func (c *Call) onEnd(last *Response) (s Step) {
+// onStreamEnded handles the end of the stream.
+func (c *Call) onStreamEnded(last *Response) (s Step) {
 	stage := c.stage
 	if stage == atEnd {
 		return Step{}
 	}
 	c.stage = atEnd
-	if stage == atLearn && c.bracket.state == done { // until the order is known, the lock keeps another create of it away
+	if stage == atLearn && c.bracket.state == complete { // until the order is known, the lock keeps another create of it away
 		s.Metadata = c.news()
 		return s
 	}
@@ -810,12 +810,12 @@ func (c *Call) onEnd(last *Response) (s Step) {
 	breaksOff := s.CutOff && c.bracket.state == answered
 	if breaksOff {
 		c.unknownReason = answerCutOff
-		if c.grpcEnded {
+		if c.grpcUnknown {
 			c.unknownReason = grpcReason(c.grpcStatus)
 		}
 	}
 	s.Unfinished = c.bracket.state == running || breaksOff || stage == atCollect && c.lookup == nil
-	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
+	c.releaseOrHold(c.onBracket(streamEnded, OutcomeUnknown))
 	s.Metadata = c.news()
 	if !c.mayHaveCreated() || last != nil && last.Outcome() == OutcomeNotForwarded || stage == atBody && c.hidesPath() {
 		return s // the backend certainly has no such request
@@ -835,7 +835,7 @@ func (c *Call) fail(e *Event) {
 	if e.Kind == Granted && e.Grant.Lease != nil {
 		lease = e.Grant.Lease
 	}
-	c.onBracket(ended, OutcomeUnknown)
+	c.onBracket(streamEnded, OutcomeUnknown)
 	c.stage, c.NeedsLock, c.mayCreate = atRefusal, false, c.mayHaveCreated()
 	if lease != nil {
 		lease.Hold(inFault)

@@ -123,14 +123,14 @@ func (c *Call) onLearned(l *learned) Step {
 	if c.stage == atLearn {
 		return c.pass()
 	}
-	if c.stage != atEnd || c.bracket.state != done {
+	if c.stage != atEnd || c.bracket.state != complete {
 		return Step{}
 	}
 	// The client left when the answer had ended, and the lock has waited for the order.
 	if c.decideStored() {
 		return Step{Work: Store}
 	}
-	c.releaseOrHold(c.onBracket(ended, OutcomeUnknown))
+	c.releaseOrHold(c.onBracket(streamEnded, OutcomeUnknown))
 	return Step{}
 }
 

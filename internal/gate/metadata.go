@@ -201,7 +201,7 @@ func (c *Call) news() *Metadata {
 
 // isFinal reports whether no later event of the stream changes the outcome.
 func (b *bracket) isFinal() bool {
-	return b.state == done || b.state == closed || b.state == answered && b.outcome != OutcomeKnown
+	return b.state == complete || b.state == closed || b.state == answered && b.outcome != OutcomeKnown
 }
 
 // orders names the call's orders; "": they are unknown.

@@ -165,7 +165,7 @@ func (c *Call) AnswerPlaces() (places []AnswerPlace) {
 // decideStored reports, once, that something is stored of an answer that has ended. The work Store releases the
 // locks then, and the bracket is closed. It logs why an answer is unfit to be stored.
 func (c *Call) decideStored() bool {
-	if c.once == nil || c.once.decided || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
+	if c.once == nil || c.once.decided || c.bracket.state != complete || c.bracket.outcome != OutcomeKnown || c.lease == nil {
 		return false
 	}
 	why := ""

@@ -84,7 +84,7 @@ func (c *Call) trace(d *Decision, name string) *Trace {
 	}
 	t.Parts = append(make([]Span, 0, 3), Span{SpanWait, c.start, granted})
 	if c.lease != nil && c.forwarded {
-		end := c.finishedAt
+		end := c.completedAt
 		if end.IsZero() {
 			end = now
 		}
