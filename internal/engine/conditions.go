@@ -68,6 +68,26 @@ func (m *Engine) conditions(ctx context.Context, draining bool) []health.Conditi
 	return append(list, m.active.condition())
 }
 
+// awaitRedis logs a Redis that does not answer at the start, which no settlement has met yet.
+func (m *Engine) awaitRedis(ctx context.Context) {
+	for logged := false; ; logged = true {
+		err := m.redis.Ping(ctx).Err()
+		switch {
+		case err == nil && logged:
+			m.log.Info("Redis answers now")
+			return
+		case err == nil:
+			return
+		case !logged && ctx.Err() == nil:
+			m.log.Warn("Redis does not answer at the start", "error", redisconn.Explain(err),
+				runbook.LocksFail.Do("look at Redis and the way to it, and at redis in the file; ordergate tries again"))
+		}
+		if wait.For(ctx, time.Second) != nil {
+			return
+		}
+	}
+}
+
 // recentEvent records when an event last occurred. In the zero value it never did. It is safe
 // for concurrent use.
 type recentEvent struct{ last atomic.Int64 } // in ns since 1970

@@ -254,6 +254,9 @@ func (m *Engine) Start() {
 		m.background(unit.measures.run)
 		m.background(unit.verify.run)
 	}
+	if m.redis != nil {
+		m.background(m.awaitRedis)
+	}
 	m.background(m.memory.Run)
 	m.background(m.watchAudit)
 	m.background(m.watchAttachment)

@@ -73,6 +73,25 @@ func TestCloseTwice(t *testing.T) {
 	m.Close()
 }
 
+// TestStartWithoutRedis starts while Redis does not answer: the log says so before the first settlement.
+func TestStartWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	bedtest.Check(t, client.Do(t.Context(), "client", "pause", "3000", "all").Err())
+	c, err := config.Parse("a.yaml", []byte("redis: {addresses: ["+server.Addr()+"]}\nlocks: {settlement: {}}\nrules:\n"+
+		`  - {name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: settlement}}`), os.Getenv)
+	bedtest.Check(t, err)
+	log := &bedtest.Log{}
+	m, err := build(t.Context(), c, slog.New(slog.NewTextHandler(log, nil)))
+	bedtest.Check(t, err)
+	defer m.Close()
+	for _, line := range []string{"Redis does not answer at the start", "Redis answers now"} {
+		bedtest.Eventually(t, line, func() bool { return strings.Contains(log.String(), line) })
+	}
+}
+
 // TestFilterWithoutSources has the log say that a filter refuses every order that was there
 // before it.
 func TestFilterWithoutSources(t *testing.T) {
