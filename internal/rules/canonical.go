@@ -13,11 +13,11 @@ import (
 // Canonical returns the canonical form of a rule's order ID with its parts; false: the rule
 // accepts no such ID.
 func Canonical(r *config.Rule, id string) (canonical string, ok bool, err error) {
-	for _, of := range idsOfRule(r) {
-		f, err := of.format()
-		if err != nil {
-			return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
-		}
+	formats, err := FormatsOfRule(r)
+	if err != nil {
+		return "", false, fmt.Errorf("rule %s: %w", r.Name, err)
+	}
+	for _, f := range formats {
 		if canonical, ok := f.Canonical(id); ok {
 			return canonical, true, nil
 		}

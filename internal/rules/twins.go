@@ -17,15 +17,25 @@ type Twins struct {
 // FindTwins returns what a database takes for one order and formats for two. Columns are those of
 // the IDs, with those of their parts before it.
 func FindTwins(formats []order.Format, columns []spelling.Column) (all []Twins, err error) {
-	for i := range formats {
-		list, err := twinsOf(&formats[i], columns)
-		if err != nil {
-			return nil, err
+	for _, f := range formats {
+		parts := []order.Format{f}
+		if f.Kind == order.Composed {
+			parts = f.Composite.Formats
 		}
-		for _, t := range list {
-			c, part := &columns[t.column], "id"
-			if t.column < len(columns)-1 {
+		if len(parts) != len(columns) {
+			continue
+		}
+		for i := range parts {
+			c, part := &columns[i], "id"
+			if i < len(columns)-1 {
 				part = "part"
+			}
+			t, err := twinsIn(&parts[i], c)
+			if err != nil {
+				return nil, err
+			}
+			if t == nil {
+				continue
 			}
 			remedy := "let its pattern accept one of them"
 			switch {
@@ -34,7 +44,7 @@ func FindTwins(formats []order.Format, columns []spelling.Column) (all []Twins, 
 			case t.byCase:
 				remedy = "write case: lower"
 			}
-			all = append(all, Twins{t.column, fmt.Sprintf("column %s (%s) takes %q and %q for one order, and the rule for two, with a lock and a place in the filter each: %s in the rule's %s",
+			all = append(all, Twins{i, fmt.Sprintf("column %s (%s) takes %q and %q for one order, and the rule for two, with a lock and a place in the filter each: %s in the rule's %s",
 				c.Name, c.Type, t.one, t.other, remedy, part)})
 		}
 	}
@@ -44,39 +54,17 @@ func FindTwins(formats []order.Format, columns []spelling.Column) (all []Twins, 
 // twins are two IDs of a format that a column takes for the same.
 type twins struct {
 	one, other string
-	column     int
 	byCase     bool // [order.Format].Case can make one of all such IDs
 }
 
 // uuidAsIs matches a UUID with letters of one case.
 const uuidAsIs = `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}`
 
-// twinsOf returns two IDs of a format, although a column takes them for the same, for each column that
-// does. Numbers have one spelling, as have UUIDs in one case.
-func twinsOf(f *order.Format, columns []spelling.Column) (all []twins, err error) {
-	formats := []order.Format{*f}
-	if f.Kind == order.Composed {
-		formats = f.Composite.Formats
-	}
-	if len(formats) != len(columns) {
-		return nil, nil
-	}
-	for i := range formats {
-		t, err := twinsIn(&formats[i], &columns[i])
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			t.column = i
-			all = append(all, *t)
-		}
-	}
-	return all, nil
-}
-
 // maxAsked is how many pairs a database is asked about, for one column and format.
 const maxAsked = 100
 
+// twinsIn returns two IDs of a format that a column takes for the same; nil: there are none. Numbers have one
+// spelling, as have UUIDs in one case.
 func twinsIn(f *order.Format, c *spelling.Column) (*twins, error) {
 	expr := uuidAsIs
 	switch {
