@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Call is one request that needs more than a verdict: a state machine. An adapter reports what it sees
@@ -111,11 +110,10 @@ type Event struct {
 	GRPCStatus string         // ResponseTrailers: the result of [GRPCStatusIn]
 
 	// Of events that work ends with.
-	Grant    Grant // its error may be a stored answer, which is the reply to the request then
-	Err      error // Stored, CaughtUp
-	presence presence.Answer
-	verdict  Verdict
-	learned  learned
+	Grant   Grant   // its error may be a stored answer, which is the reply to the request then
+	Err     error   // Stored, CaughtUp
+	verdict Verdict // Screened
+	learned learned
 }
 
 // EventKind is the kind of an [Event].
@@ -221,7 +219,7 @@ func (c *Call) On(e Event) (s Step) {
 	case RequestTrailers:
 		s = c.onRequestTrailers()
 	case Screened:
-		s = c.onScreened(&e)
+		s = c.onScreened(e.verdict)
 	case Granted:
 		s = c.onGranted(&e.Grant)
 	case Unsent:
@@ -253,9 +251,7 @@ func (c *Call) On(e Event) (s Step) {
 func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
 	switch w {
 	case Screen:
-		e := Event{Kind: Screened}
-		e.presence, e.verdict = c.screen(ctx)
-		deliver(e)
+		deliver(Event{Kind: Screened, verdict: c.screen(ctx)})
 	case Acquire:
 		ctx, c.stopWaiting = context.WithCancel(ctx)
 		c.acquire(ctx, func(g Grant) { deliver(Event{Kind: Granted, Grant: g}) })
@@ -584,7 +580,7 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	case atBody:
 		return c.onUnseenBody(r, unseen)
 	case atCollect: // an answer of Envoy's own, in place of the one that is collected
-		return c.collected(false, errPartial)
+		return c.collected(errPartial)
 	case atLearn, atStore: // likewise
 		return Step{Do: Wait}
 	case atRefusal, atEnd:
@@ -669,8 +665,11 @@ func (c *Call) onResponseBody(e *Event) Step {
 	c.beginUnseen()
 	switch c.stage {
 	case atCollect:
-		if c.body = append(c.body, e.Body...); end || e.Cut || len(c.body) > maxAnswer {
-			return c.collected(end, errPartial)
+		switch c.body = append(c.body, e.Body...); {
+		case end:
+			return c.collected(nil)
+		case e.Cut, len(c.body) > maxAnswer:
+			return c.collected(errPartial)
 		}
 		return Step{Do: Wait}
 	case atLearn, atStore:
@@ -702,7 +701,7 @@ func (c *Call) onResponseTrailers(grpcStatus string) Step {
 	c.beginUnseen()
 	switch c.stage {
 	case atCollect:
-		return c.collected(true, nil)
+		return c.collected(nil)
 	case atLearn, atStore:
 		return Step{Do: Wait}
 	}
@@ -714,7 +713,7 @@ func (c *Call) onDelayed() Step {
 	if c.stage != atCollect {
 		return Step{}
 	}
-	return c.collected(false, errSlow)
+	return c.collected(errSlow)
 }
 
 // collect has the body of an answer read.
@@ -726,16 +725,13 @@ func (c *Call) collect() Step {
 }
 
 // collected goes on with the body of an answer. If that is not whole, why says what became of the rest.
-func (c *Call) collected(whole bool, why error) Step {
+func (c *Call) collected(why error) Step {
 	body := c.body
 	c.body = nil
-	switch {
-	case c.lookup != nil:
-		return c.onLookupRead(body, whole)
-	case whole:
-		return c.learn(func(ctx context.Context) learned { return c.learnBody(ctx, body) })
+	if c.lookup != nil {
+		return c.onLookupRead(body, why == nil)
 	}
-	return c.learn(func(ctx context.Context) learned { return c.learnPart(ctx, body, why) })
+	return c.learn(func(ctx context.Context) learned { return c.learnBody(ctx, body, why) })
 }
 
 // pass passes the answer on, as far as it has arrived. If it ends, and is stored, that is done before the
@@ -763,18 +759,6 @@ func (c *Call) completeAnswer() {
 		c.completedAt = c.gate.now()
 	}
 	c.onBracket(completed, OutcomeUnknown)
-}
-
-func (c *Call) onStored(err error) Step {
-	c.noteStored(err)
-	if err != nil {
-		c.gate.problems.storeFailed(c, err)
-	}
-	if c.stage != atStore {
-		return Step{}
-	}
-	c.stage = atAnswer
-	return Step{Do: PassResponse, Metadata: c.news()}
 }
 
 // onLeaseLost ends a call whose lease is lost or reaches its maximum hold time. If the call is not
@@ -821,7 +805,7 @@ func (c *Call) onStreamEnded(last *Response) (s Step) {
 		return s // the backend certainly has no such request
 	}
 	if stage == atCollect {
-		s.Work = c.collected(false, errNoAnswer).Work
+		s.Work = c.collected(errNoAnswer).Work
 	} else {
 		s.Work = c.learnUnanswered().Work
 	}

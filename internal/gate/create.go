@@ -62,7 +62,7 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		c.create.encoded = hasHeader(r.Header, "content-encoding", isEncoding)
 	}
 	if r.Ended {
-		return c.collected(true, nil)
+		return c.collected(nil)
 	}
 	c.stage = atCollect
 	if unseen && c.policy.Create.Filter.Followed() {
@@ -84,7 +84,7 @@ func (c *Call) learnOrMark(ctx context.Context) (l learned) {
 }
 
 func (c *Call) onCaughtUp(err error) Step {
-	c.noteUnlearned(err)
+	c.gate.problems.unlearned(c, err)
 	if c.stage != atCollect {
 		return Step{}
 	}
@@ -118,7 +118,7 @@ func (c *Call) onLearned(l *learned) Step {
 	if !l.none {
 		c.traceLearned(l)
 	}
-	c.noteUnlearned(l.err)
+	c.gate.problems.unlearned(c, l.err)
 	c.logCreate()
 	if c.stage == atLearn {
 		return c.pass()
@@ -132,12 +132,6 @@ func (c *Call) onLearned(l *learned) Step {
 	}
 	c.releaseOrHold(c.onBracket(streamEnded, OutcomeUnknown))
 	return Step{}
-}
-
-func (c *Call) noteUnlearned(err error) {
-	if err != nil {
-		c.gate.problems.unlearned(c, err)
-	}
 }
 
 // logCreate logs what became of a create. With a lock, that is logged at its end.
@@ -179,23 +173,17 @@ func (c *Call) awaitsEnd(r *Response) bool {
 	return err != nil
 }
 
-// learnBody learns the ID of an answer with this body.
-func (c *Call) learnBody(ctx context.Context, body []byte) learned {
-	if c.create.readings.means(body, true).failed() {
+// learnBody learns the ID of an answer with this body. If that is not whole, why says what became of the rest.
+func (c *Call) learnBody(ctx context.Context, body []byte, why error) learned {
+	if why == nil && c.create.readings.means(body, true).failed() {
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		return learned{none: true}
 	}
 	text, err := c.textIn(body)
-	return c.learnText(ctx, text, err)
-}
-
-// learnPart does the same for a body of which only a part is known.
-func (c *Call) learnPart(ctx context.Context, part []byte, why error) learned {
-	text, err := c.textIn(part)
-	if err == nil {
+	if err == nil && why != nil {
 		_, err = c.newID(text, nil)
 	}
-	if err != nil {
+	if err != nil && why != nil {
 		err = fmt.Errorf("%w: %w", why, err)
 	}
 	return c.learnText(ctx, text, err)

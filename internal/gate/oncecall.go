@@ -204,7 +204,7 @@ func (c *Call) decideStored() bool {
 		c.bracket.on(storing, OutcomeKnown)
 	}
 	if why != "" {
-		c.gate.problems.notStored(c, why)
+		c.gate.problems.notStored(c, "reason", why)
 	}
 	return len(o.changes) > 0
 }
@@ -234,7 +234,7 @@ func (c *Call) store(then func(error)) {
 	c.release(then)
 }
 
-func (c *Call) noteStored(err error) {
+func (c *Call) onStored(err error) Step {
 	for _, change := range c.once.changes {
 		result := change.result
 		if err != nil {
@@ -244,4 +244,12 @@ func (c *Call) noteStored(err error) {
 	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown, c.Decision.Observed)
 	c.log(&c.Decision)
+	if err != nil {
+		c.gate.problems.notStored(c, "error", err)
+	}
+	if c.stage != atStore {
+		return Step{}
+	}
+	c.stage = atAnswer
+	return Step{Do: PassResponse, Metadata: c.news()}
 }

@@ -54,20 +54,18 @@ func (p *Problems) lost(c *Call) {
 	p.ended.Note(append(c.LogArgs(), "key", c.Key())...)
 }
 
-// notStored logs a call whose answer is unfit to be stored.
-func (p *Problems) notStored(c *Call, reason string) {
-	p.unstored.Note(append(c.LogArgs(), "reason", reason)...)
+// notStored logs a call whose answer is not stored: with "reason", it is unfit for that, and with "error",
+// Redis did not.
+func (p *Problems) notStored(c *Call, key string, why any) {
+	p.unstored.Note(append(c.LogArgs(), key, why)...)
 }
 
-// storeFailed logs a call whose answer could not be stored.
-func (p *Problems) storeFailed(c *Call, err error) {
-	p.unstored.Note(append(c.LogArgs(), "error", err)...)
-}
-
-// unlearned logs a create whose order is not known everywhere.
+// unlearned logs a create whose order is not known everywhere; nil: it is.
 func (p *Problems) unlearned(c *Call, err error) {
 	problem := p.unlogged
 	switch {
+	case err == nil:
+		return
 	case errors.Is(err, ErrUnnamed):
 		problem = p.unnamed
 	case errors.Is(err, ErrAbandoned):

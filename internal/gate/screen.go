@@ -103,7 +103,7 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 			r.pend(p, req, start)
 			return
 		}
-		p.setPresence(d, a, p.Lookup.watchedID(m, req.Method) != "")
+		p.setLookedUp(d, verdictOf(a), p.Lookup.watchedID(m, req.Method) != "")
 	}
 	d.GRPC = d.Refused && IsGRPC(req)
 	g.decided(d, g.originFor(d, req), start, g.now())
@@ -130,7 +130,7 @@ func (r *TryResult) pend(p *Policy, req *order.Request, start time.Time) {
 // ctx ends at most.
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	if l := a.policy.Lookup; l != nil {
-		a.policy.setPresence(&a.decision, l.lookUp(ctx, a.ids), a.watched)
+		a.policy.setLookedUp(&a.decision, l.lookUp(ctx, a.ids), a.watched)
 	} else {
 		a.policy.setVerdict(&a.decision, a.policy.Create.Dedup.Decide(ctx, a.ids[0]))
 	}
@@ -175,11 +175,10 @@ func (p *Policy) looksUpNothing(m *order.Match) bool {
 	return p.Lookup != nil && m.Result == order.Anonymous
 }
 
-// setPresence sets the verdict by a filter's answer. It lets a sample of the refusals go on to the
-// backend, as unknown, if its answer would show whether the order exists.
-func (p *Policy) setPresence(d *Decision, a presence.Answer, watched bool) {
-	v := verdictOf(a)
-	if a == presence.Absent && watched && p.Lookup.Verify != nil && !p.HasCalls() {
+// setLookedUp sets the verdict on a lookup. It lets a sample of the refusals go on to the backend, as
+// unknown, if its answer would show whether the order exists.
+func (p *Policy) setLookedUp(d *Decision, v Verdict, watched bool) {
+	if v == VerdictAbsent && watched && p.Lookup.Verify != nil && !p.HasCalls() {
 		d.Verified = p.Observe || p.Lookup.Verify.Sample()
 		if d.Verified && !p.Observe {
 			v = VerdictUnknown
@@ -200,15 +199,15 @@ func (c *Call) asksByBody() bool {
 }
 
 // screen asks them. It blocks as Screen does, and changes nothing of the call.
-func (c *Call) screen(ctx context.Context) (a presence.Answer, v Verdict) {
+func (c *Call) screen(ctx context.Context) Verdict {
 	if l := c.policy.Lookup; l != nil {
-		return l.lookUp(ctx, c.bodyIDs), v
+		return l.lookUp(ctx, c.bodyIDs)
 	}
-	return a, c.policy.dedup().Decide(ctx, c.bodyIDs[0])
+	return c.policy.dedup().Decide(ctx, c.bodyIDs[0])
 }
 
-// onScreened does what Screen does with the answer, and goes on.
-func (c *Call) onScreened(e *Event) Step {
+// onScreened does what Screen does with the verdict, and goes on.
+func (c *Call) onScreened(v Verdict) Step {
 	if c.stage != atScreen {
 		return Step{}
 	}
@@ -217,13 +216,13 @@ func (c *Call) onScreened(e *Event) Step {
 	var counts bool // ext_authz has not counted that it goes on
 	if p.Lookup != nil {
 		d.Action = ActionLookup
-		p.setPresence(&d, e.presence, c.lookup != nil)
+		p.setLookedUp(&d, v, c.lookup != nil)
 		if d.Verified {
 			c.lookup.sampled = true
 		}
 		counts = !c.counted || d.Verdict != VerdictMaybe
 	} else {
-		p.setVerdict(&d, e.verdict)
+		p.setVerdict(&d, v)
 		counts = d.Verdict != VerdictNone && d.Verdict != VerdictUnknown
 	}
 	if !counts {
@@ -254,12 +253,12 @@ func (l *Lookup) mayContain(m *order.Match) presence.Answer {
 }
 
 // lookUp asks the filter, and blocks if memory does not hold the orders.
-func (l *Lookup) lookUp(ctx context.Context, ids []string) presence.Answer {
+func (l *Lookup) lookUp(ctx context.Context, ids []string) Verdict {
 	answer := presence.Absent
 	for i := 0; i < len(ids) && answer == presence.Absent; i++ {
 		answer = l.Filter.Query(ctx, ids[i])
 	}
-	return answer
+	return verdictOf(answer)
 }
 
 // isUnreadable reports whether the order of a request cannot be determined.
