@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 // besideOnly are tests of what lies behind the gate: sources, filters, topologies of Redis and the
 // commands. They have a stack, and nothing in them depends on the attachment.
 var besideOnly = []string{
-	"TestAddedByHand", "TestAdminSlow", "TestAlertMetrics", "TestCallsOfAnIdleOrdergate", "TestFailover", "TestFiltersBroken",
+	"TestAddedByHand", "TestAdminSlow", "TestAlertMetrics", "TestCallsOfAnIdleOrdergate", "TestFailover", "TestFiltersBroken", "TestFiltersGrow",
 	"TestFloodAtTheStart", "TestForcedRelease", "TestForeignKeys", "TestGrowthHasAnEnd", "TestHeldKey", "TestLatchByHand",
-	"TestLongerWindowElsewhere", "TestNginxThatCaches", "TestOutageIsLoggedOnce", "TestPage", "TestRedisEvicts", "TestRefusedUser", "TestWrongColumns",
+	"TestLongerWindowElsewhere", "TestModel", "TestNginxThatCaches", "TestOutageIsLoggedOnce", "TestPage", "TestRedisEvicts", "TestRefusedUser", "TestWrongColumns",
 }
 
 // chooseTests leaves those tests that have a stack, and are not besideOnly, unless others were

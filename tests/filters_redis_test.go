@@ -144,6 +144,9 @@ func TestFiltersEndToEnd(t *testing.T) {
 		{"cluster", func(bed *bedtest.Bed) *replicated { return onCluster(bed, bed.RedisBloomArgs()...) }, all, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "single" {
+				needsSidecar(t, "one Redis or many, they lie behind the gate")
+			}
 			t.Parallel()
 			b, bed := newBackend(t), bedtest.New(t)
 			redis := tt.redis(bed)
