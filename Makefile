@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-programs test-others test-beside test-miniredis test-tools test-module test-asan test-plain test-calm test-faults test-bench test-timed test-idle \
-	compile stress model matrix soak format lint prose site bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
+	compile compile-tests stress model matrix soak format lint prose site bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build release fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -62,7 +62,7 @@ test-timed:
 	$(MAKE) --no-print-directory test-bench
 
 test-idle:
-	chrt --idle 0 $(MAKE) --no-print-directory lint test-tools test-calm
+	chrt --idle 0 $(MAKE) --no-print-directory lint compile-tests test-tools test-calm
 
 # What computes, and hardly waits for anything else.
 CALM := ./config ./filter ./filter/bloom ./filter/exact ./filter/hll ./filter/snapshot ./internal/envoycheck
@@ -131,6 +131,11 @@ compile:
 	go build -o .cache/build/cmd-sidecar ./cmd/sidecar
 	go build -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar
 	go build -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule
+
+# Compiles the packages of the later tests, and links none: that go test does each time.
+compile-tests:
+	go list -race -export -test ./... >/dev/null
+	go list -export -test ./tests/... >/dev/null
 
 # Runs packages N times beside a load of every processor, and counts failures by test.
 # RUN chooses tests, ARGS goes to them: make stress PKG=./tests ARGS=-attachment=module
