@@ -163,6 +163,10 @@ func TestOnceByARepeat(t *testing.T) {
 	if other := open("?b=c&_=1", "y", "----form1"); other == first {
 		t.Error("another form is a repeat")
 	}
+	g.Policies()[0].Settle = nil
+	if d := g.Screen(t.Context(), order.Request{Method: "GET", Target: "/orders/42/settle"}); d.Verdict != gate.VerdictAmbiguous || d.Action != gate.ActionOnce {
+		t.Errorf("another method of a rule that only stores answers: %v, %v", d.Verdict, d.Action)
+	}
 }
 
 // TestOnceByToken has tokens of one lock: the answer is for those that sent the same.

@@ -279,14 +279,10 @@ func markRefused(p *Policy, why order.Reason, d *Decision) {
 // firstAction is the action that counts the verdict on the ID itself: a rule looks an order
 // up before it settles it.
 func (p *Policy) firstAction() Action {
-	switch {
-	case p.Lookup != nil:
+	if p.Lookup != nil {
 		return ActionLookup
-	case p.Create != nil:
-		return ActionCreate
-	default:
-		return ActionSettle
 	}
+	return p.bracketAction()
 }
 
 func verdictOf(a presence.Answer) Verdict {
