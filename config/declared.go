@@ -80,6 +80,7 @@ type declarations struct {
 	byKey    map[string]*declaration
 	mappings []*declaration        // of mappings, lists of them, and named entries
 	secrets  []reflect.StructField // which have no key
+	fills    bool                  // something in it has a default
 }
 
 // declared has the declarations of each struct that was asked for: they never change.
@@ -166,6 +167,7 @@ func declarationsOf(t reflect.Type) *declarations {
 		if hasMappings(f.Type) {
 			keys.mappings = append(keys.mappings, k)
 		}
+		keys.fills = keys.fills || k.byDefault.IsValid() || k.reply != nil || f.Type.Kind() == reflect.Struct && hasDefaults(f.Type)
 	}
 	for _, k := range keys.inOrder {
 		for i := range k.only {
@@ -185,12 +187,15 @@ func hasMappings(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// eachMapping calls visit for the mappings inside a struct, with their paths: those with a key in
-// wanted, or all if that is nil. It stores changed entries of maps if store is set.
-func (d *document) eachMapping(path string, v reflect.Value, wanted map[string]any, store bool, visit func(string, reflect.Value)) {
+// hasDefaults reports whether a struct has a key with a declared default, by itself or inside.
+func hasDefaults(t reflect.Type) bool { return declarationsOf(t).fills }
+
+// eachMapping calls visit for the mappings inside a struct, with their paths: those that are wanted,
+// or all if that is nil. It stores changed entries of maps if store is set.
+func (d *document) eachMapping(path string, v reflect.Value, wanted func(*declaration, reflect.Value) bool, store bool, visit func(string, reflect.Value)) {
 	for _, k := range declarationsOf(v.Type()).mappings {
 		f := k.in(v)
-		if f.Kind() != reflect.Struct && f.IsZero() || wanted != nil && wanted[k.key] == nil {
+		if f.Kind() != reflect.Struct && f.IsZero() || wanted != nil && !wanted(k, f) {
 			continue
 		}
 		at := join(path, k.key)
@@ -227,6 +232,7 @@ func sortedNames(m reflect.Value) []reflect.Value {
 
 // fill sets the declared defaults of a struct and of those inside it.
 func (d *document) fill(path string, v reflect.Value) {
+	given := d.mappings[path]
 	for _, k := range keysOf(v.Type()) {
 		f := k.in(v)
 		if len(k.aliases) > 0 && k.aliases[f.String()] != "" {
@@ -238,7 +244,7 @@ func (d *document) fill(path string, v reflect.Value) {
 		if k.reply != nil && d.applies(path, v, k) {
 			f.Addr().Interface().(*Reply).ensureDefaults(d, join(path, k.key), *k.reply)
 		}
-		if !k.byDefault.IsValid() || !f.IsZero() || d.givenIn(path, k.key) || !d.applies(path, v, k) {
+		if _, has := given[k.key]; !k.byDefault.IsValid() || has || !f.IsZero() || !d.applies(path, v, k) {
 			continue
 		}
 		if f.Kind() == reflect.Slice { // each configuration has a list of its own
@@ -247,7 +253,12 @@ func (d *document) fill(path string, v reflect.Value) {
 		}
 		f.Set(k.byDefault)
 	}
-	d.eachMapping(path, v, nil, true, d.fill)
+	d.eachMapping(path, v, toFill, true, d.fill)
+}
+
+// toFill reports whether something in a mapping may get a default, or another form.
+func toFill(k *declaration, f reflect.Value) bool {
+	return f.Kind() != reflect.Struct || hasDefaults(f.Type()) || !f.IsZero()
 }
 
 // lower converts a text to lower case, or the names of headers, in which they are compared. One that

@@ -13,10 +13,10 @@ import (
 // safe for concurrent use. [Load] calls it too, and keeps a zero that the file gives.
 func (c *Config) EnsureDefaults() { c.ensureDefaults(newDocument("")) }
 
-// fill sets the value of a key that is zero and that the file does not give.
-func fill[T comparable](doc *document, path, key string, value *T, byDefault T) {
+// fill sets the value of a key that is zero and that is not among those that the file gives.
+func fill[T comparable](given map[string]any, key string, value *T, byDefault T) {
 	var zero T
-	if *value == zero && !doc.givenIn(path, key) {
+	if _, has := given[key]; *value == zero && !has {
 		*value = byDefault
 	}
 }
@@ -26,7 +26,10 @@ func (c *Config) ensureDefaults(doc *document) {
 	if c.Redis == nil && c.needsRedis() {
 		c.Redis = &Redis{}
 	}
+	rules := c.Rules
+	c.Rules = nil // below, many at once
 	doc.fill("", reflect.ValueOf(c).Elem())
+	c.Rules = rules
 	for name, s := range c.Sources {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
@@ -42,9 +45,10 @@ func (c *Config) ensureDefaults(doc *document) {
 		l.ensureDefaults(doc, join("locks", name), c.IsBy(name))
 		c.Locks[name] = l
 	}
-	for i := range c.Rules {
-		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
-	}
+	doc.beside(c.ofRules(func(d *document, path string, r *Rule) {
+		d.fill(path, reflect.ValueOf(r).Elem())
+		r.ensureDefaults(d, path, c)
+	}))
 	c.completeForget()
 	doc.uses = c.lockUses()
 	for i := range c.Rules {
@@ -102,48 +106,50 @@ func (c *Config) hasFeed(f Filter) bool {
 const mostTimes = 16
 
 func (f *Filter) ensureDefaults(doc *document, path, name string, c *Config) {
+	given := doc.mappings[path]
 	freshness := Freshness{Mode: FreshnessNone}
 	if c.Redis != nil {
 		freshness = Freshness{Mode: FreshnessWindow, Window: DefaultWindow}
 	}
-	fill(doc, path, "freshness", &f.Freshness, freshness)
+	fill(given, "freshness", &f.Freshness, freshness)
 	if f.Freshness.Mode == FreshnessWindow && !doc.given(path+".freshness") { // made in Go
-		fill(doc, path+".freshness", "window", &f.Freshness.Window, DefaultWindow)
+		fill(doc.mappings[path+".freshness"], "window", &f.Freshness.Window, DefaultWindow)
 	}
 	if f.InRedis() != "" {
-		fill(doc, path, "shards", &f.Shards, 1)
-		fill(doc, path, "key_prefix", &f.KeyPrefix, "order:bloom:"+name)
+		fill(given, "shards", &f.Shards, 1)
+		fill(given, "key_prefix", &f.KeyPrefix, "order:bloom:"+name)
 	}
 	if e := f.Expand; e != nil {
 		how := ExpandLayers
 		if f.InRedis() != "" || len(f.Sources) > 0 && f.Segments == nil {
 			how = ExpandRebuild
 		}
-		fill(doc, path+".expand", "how", &e.How, how)
-		fill(doc, path+".expand", "max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
+		fill(doc.mappings[path+".expand"], "how", &e.How, how)
+		fill(doc.mappings[path+".expand"], "max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
 	verify := DefaultVerify
 	if f.dropsOrders() {
 		verify = VerifyOff
 	}
-	fill(doc, path, "verify", &f.Verify, verify)
+	fill(given, "verify", &f.Verify, verify)
 	withTable, keep := c.hasTable(*f), 0
 	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; withTable && !byArrival {
 		keep = 100_000
 	}
-	fill(doc, path+".change_log", "keep", &f.ChangeLog.Keep, keep)
+	fill(doc.mappings[path+".change_log"], "keep", &f.ChangeLog.Keep, keep)
 	share := c.Redis != nil && withTable && f.InRedis() == ""
-	fill(doc, path, "share_load", &f.ShareLoad, &share)
+	fill(given, "share_load", &f.ShareLoad, &share)
 }
 
 func (s *Source) ensureDefaults(doc *document, path, name string) {
+	given := doc.mappings[path]
 	if s.Live() {
-		fill(doc, path, "cursor_column", &s.CursorColumn, s.IDColumn)
+		fill(given, "cursor_column", &s.CursorColumn, s.IDColumn)
 	}
 	if s.Follow == FollowLogical {
 		object := "ordergate_" + strings.ReplaceAll(name, "-", "_")
-		fill(doc, path, "slot", &s.Slot, object)
-		fill(doc, path, "publication", &s.Publication, object)
+		fill(given, "slot", &s.Slot, object)
+		fill(given, "publication", &s.Publication, object)
 	}
 }
 
@@ -153,25 +159,27 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string, ofTokens bool) {
+	given := doc.mappings[path]
 	l.Wait.ensureDefaults(doc, path+".wait", 3)
-	fill(doc, path+".on_unknown_outcome", "hold", &l.OnUnknownOutcome.Hold, l.Lease)
+	fill(doc.mappings[path+".on_unknown_outcome"], "hold", &l.OnUnknownOutcome.Hold, l.Lease)
 	life := leastFence
 	if ofTokens {
 		life = l.fenceOfTokens()
 	}
-	fill(doc, path, "keep_fence", &l.KeepFence, life)
+	fill(given, "keep_fence", &l.KeepFence, life)
 }
 
 func (w *Wait) ensureDefaults(doc *document, path string, tries int) {
-	if w.UpTo == 0 && !doc.given(path+".up_to") {
-		fill(doc, path, "tries", &w.Tries, tries)
-		fill(doc, path, "every", &w.Every, 100*time.Millisecond)
+	if given := doc.mappings[path]; w.UpTo == 0 && !doc.given(path+".up_to") {
+		fill(given, "tries", &w.Tries, tries)
+		fill(given, "every", &w.Every, 100*time.Millisecond)
 	}
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
+	given := doc.mappings[path]
 	r.Mode.ensureDefaults(doc, path)
-	fill(doc, path, "backend", &r.Backend, c.Backend)
+	fill(given, "backend", &r.Backend, c.Backend)
 	if hasFrontControllers(r.Backend) && r.FrontControllers == nil && !doc.given(path+".front_controllers") {
 		r.FrontControllers = c.FrontControllers
 		if r.FrontControllers == nil && !doc.given("front_controllers") {
@@ -185,7 +193,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	if r.Settle != nil || r.requiresKey() {
 		others = OtherMethodsRefuse
 	}
-	fill(doc, path+".match", "other_methods", &r.Match.OtherMethods, others)
+	fill(doc.mappings[path+".match"], "other_methods", &r.Match.OtherMethods, others)
 	if r.Create != nil && !r.Create.Learn.Table && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{Format: FormatDigits}} // has the format of the ID in the answer
 	}
@@ -201,7 +209,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		if r.Backend == BackendStrict {
 			untyped = WithoutTypeRefuse
 		}
-		fill(doc, path, "json_without_type", &r.JSONWithoutType, untyped)
+		fill(given, "json_without_type", &r.JSONWithoutType, untyped)
 	}
 	if !r.Pass {
 		r.Invalid.ensureDefaults(doc, path+".invalid", Reply{Status: http.StatusBadRequest})
@@ -216,7 +224,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		o.ensureDefaults(doc, join(path, at), r, true)
 	}
 	if s := r.Settle; s != nil {
-		fill(doc, path+".settle", "max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
+		fill(doc.mappings[path+".settle"], "max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
@@ -239,21 +247,22 @@ func (r *Rule) readsJSON() bool {
 
 // ensureDefaults sets no lengths for a UUID, since all UUIDs have the same length.
 func (id *ID) ensureDefaults(doc *document, path string) {
+	given := doc.mappings[path]
 	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:
-		fill(doc, path, "case", &id.Case, CaseLower)
+		fill(given, "case", &id.Case, CaseLower)
 		return
 	case FormatPattern:
-		fill(doc, path, "case", &id.Case, CaseAsIs)
+		fill(given, "case", &id.Case, CaseAsIs)
 		longest = 64
 	case FormatTimestamped:
 		if id.Time.Epoch == "" && !doc.given(path+".time.epoch") {
-			fill(doc, path+".time", "layout", &id.Time.Layout, "20060102150405")
+			fill(doc.mappings[path+".time"], "layout", &id.Time.Layout, "20060102150405")
 		}
 	case FormatSnowflake:
-		fill(doc, path+".time", "shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
+		fill(doc.mappings[path+".time"], "shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
 	}
-	fill(doc, path, "min_length", &id.MinLength, 1)
-	fill(doc, path, "max_length", &id.MaxLength, longest)
+	fill(given, "min_length", &id.MinLength, 1)
+	fill(given, "max_length", &id.MaxLength, longest)
 }

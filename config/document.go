@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // document records the origin of each value of a configuration, and the violations found.
@@ -107,6 +108,39 @@ func (d *document) override(path, variable string, value any) {
 	}
 	d.mappings[section][strings.TrimPrefix(path[len(section):], ".")] = value
 }
+
+// beside takes steps at once. None changes what another one reads. Their violations come in the order of
+// the steps.
+func (d *document) beside(steps []func(*document)) {
+	documents := make([]document, len(steps))
+	var wg sync.WaitGroup
+	for i, step := range steps {
+		documents[i] = *d
+		documents[i].violations = nil
+		wg.Go(func() { step(&documents[i]) })
+	}
+	wg.Wait()
+	for i := range documents {
+		d.violations = append(d.violations, documents[i].violations...)
+	}
+}
+
+// rulesAtOnce is the number of rules in one step.
+const rulesAtOnce = 200
+
+// ofRules returns steps that do something with each rule.
+func (c *Config) ofRules(do func(d *document, path string, r *Rule)) (steps []func(*document)) {
+	for from := 0; from < len(c.Rules); from += rulesAtOnce {
+		steps = append(steps, func(d *document) {
+			for i := from; i < min(from+rulesAtOnce, len(c.Rules)); i++ {
+				do(d, rulePath(i), &c.Rules[i])
+			}
+		})
+	}
+	return steps
+}
+
+func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 
 // idPath returns the path of entry i of a rule's n IDs. A single entry that the file has
 // without a list has no index.

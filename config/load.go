@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -143,10 +144,12 @@ func effective(file string, data []byte, o Options) (*Effective, error) {
 }
 
 // decode merges the overrides into the values of the file and returns the result as a
-// [Config].
+// [Config]. Rules have no variables, and viper would copy them.
 func decode(tree, overrides map[string]any) (*Config, error) {
 	v := viper.New()
-	for _, layer := range []map[string]any{tree, overrides} {
+	sections := maps.Clone(tree)
+	delete(sections, "rules")
+	for _, layer := range []map[string]any{sections, overrides} {
 		if err := v.MergeConfigMap(layer); err != nil {
 			return nil, err
 		}
@@ -154,7 +157,11 @@ func decode(tree, overrides map[string]any) (*Config, error) {
 	c := &Config{}
 	for _, k := range keysOf(reflect.TypeFor[Config]()) {
 		// Of each section: what viper has of all is by flat keys, without a filter written as {}.
-		if value := v.Get(k.key); value != nil {
+		value := v.Get(k.key)
+		if k.key == "rules" {
+			value = tree[k.key]
+		}
+		if value != nil {
 			assign(k.in(reflect.ValueOf(c).Elem()), reflect.ValueOf(value))
 		}
 	}

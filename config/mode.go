@@ -164,7 +164,7 @@ func hundredths(text string) (n int, problem string) {
 
 // ensureDefaults replaces a share of all orders by the word.
 func (m *Mode) ensureDefaults(doc *document, rule string) {
-	fill(doc, rule, "mode", &m.Word, ModeEnforce)
+	fill(doc.mappings[rule], "mode", &m.Word, ModeEnforce)
 	if m.Share == (Share{Orders: AllOrders}) {
 		m.Share = Share{}
 	}

@@ -202,6 +202,7 @@ var retriedStatuses = []int{
 }
 
 func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
+	given := doc.mappings[path]
 	if !byKey && doc.given(path+".forget") && len(o.Forget) > 0 {
 		if o.Statuses == nil && !doc.given(path+".statuses") {
 			o.Statuses = []OnceStatus{"2xx"}
@@ -215,8 +216,8 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 		o.Keep = o.For
 	}
 	if r.IsBy() && !byKey {
-		fill(doc, path, "for", &o.For, onceFor)
-		fill(doc, path, "fingerprint", &o.Fingerprint, FingerprintBody)
+		fill(given, "for", &o.For, onceFor)
+		fill(given, "fingerprint", &o.Fingerprint, FingerprintBody)
 		o.Keep, o.Scope = o.For+onceMeanwhile, OnceParts{}
 	}
 	keyed := slices.Contains(o.By, OnceIdempotencyKey)
@@ -227,19 +228,19 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	if keyed {
 		fingerprint = FingerprintBody
 	}
-	fill(doc, path, "fingerprint", &o.Fingerprint, fingerprint)
-	fill(doc, path, "keep", &o.Keep, 24*time.Hour)
+	fill(given, "fingerprint", &o.Fingerprint, fingerprint)
+	fill(given, "keep", &o.Keep, 24*time.Hour)
 	if o.Statuses == nil && !doc.given(path+".statuses") {
 		o.Statuses = statuses
 	}
-	fill(doc, path, "max_body", &o.MaxBody, 64<<10)
+	fill(given, "max_body", &o.MaxBody, 64<<10)
 	if o.Headers == nil && !doc.given(path+".headers") {
 		o.Headers = []string{"content-type", "location"}
 	}
 	o.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict})
 	o.Mismatch.ensureDefaults(doc, path+".mismatch", Reply{Status: http.StatusUnprocessableEntity})
 	if !byKey {
-		fill(doc, path, "name", &o.Name, r.Name)
+		fill(given, "name", &o.Name, r.Name)
 		return
 	}
 	o.Wait.ensureDefaults(doc, path+".wait", 1)
@@ -247,8 +248,8 @@ func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	if o.Lease > 0 {
 		hold = max(time.Second, min(hold, o.Lease/3*2))
 	}
-	fill(doc, path, "hold", &o.Hold, hold)
-	fill(doc, path, "lease", &o.Lease, min(time.Hour, (o.Hold+o.Hold/2+time.Second-1).Truncate(time.Second)))
+	fill(given, "hold", &o.Hold, hold)
+	fill(given, "lease", &o.Lease, min(time.Hour, (o.Hold+o.Hold/2+time.Second-1).Truncate(time.Second)))
 	o.InUse.ensureDefaults(doc, path+".in_use", Reply{Status: http.StatusConflict, RetryAfter: time.Second})
 	o.Missing.ensureDefaults(doc, path+".missing", Reply{Status: http.StatusBadRequest})
 	o.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{

@@ -66,7 +66,8 @@ func (d *document) read(data []byte) map[string]any {
 		d.reportAt(top.Line, fmt.Sprintf("the file is %s: it has to be a mapping", describe(top)))
 		return nil
 	}
-	d.lines = make(map[string]int, bytes.Count(data, []byte(":"))) // about one for each key
+	keys := bytes.Count(data, []byte(":")) // about
+	d.lines, d.mappings = make(map[string]int, keys), make(map[string]map[string]any, keys/4)
 	r := reader{document: d, valuesLeft: maxValues}
 	tree := r.structure(top, reflect.TypeFor[Config](), "")
 	if r.exhausted {
@@ -185,7 +186,7 @@ func (r *reader) item(path string, index int, n *yaml.Node) string {
 // not scalars, merge keys and repeated keys.
 func (r *reader) entries(n *yaml.Node, path string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
-		seen := make(map[string]int) // from a key to its line
+		seen := make(map[string]int, len(n.Content)/2) // from a key to its line
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if !r.countValue(n.Content[i].Line) {
 				return

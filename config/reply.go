@@ -31,11 +31,12 @@ type Reply struct {
 func (r *Reply) redirects() bool { return r.Status >= 300 && r.Status < 400 }
 
 func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
-	fill(doc, path, "status", &r.Status, byDefault.Status)
+	given := doc.mappings[path]
+	fill(given, "status", &r.Status, byDefault.Status)
 	if !r.redirects() && r.ContentType == "" { // the default is JSON, and a redirect needs none
-		fill(doc, path, "body", &r.Body, byDefault.Body)
+		fill(given, "body", &r.Body, byDefault.Body)
 	}
-	fill(doc, path, "retry_after", &r.RetryAfter, byDefault.RetryAfter)
+	fill(given, "retry_after", &r.RetryAfter, byDefault.RetryAfter)
 	if r.BodyFile == "" {
 		return
 	}

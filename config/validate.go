@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/lazyregexp"
@@ -31,36 +30,12 @@ func (c *Config) validate(doc *document) {
 			v.pass(rulePath(i), &c.Rules[i])
 		}
 	}
-	checks := []func(v *validator){
-		func(v *validator) { v.keys("", reflect.ValueOf(c).Elem()) },
-		func(v *validator) { v.sections(c) },
+	checks := []func(*document){
+		func(d *document) { (&validator{d, c}).keys("", reflect.ValueOf(c).Elem()) },
+		func(d *document) { (&validator{d, c}).sections(c) },
 	}
-	for from := 0; from < len(c.Rules); from += rulesAtOnce {
-		checks = append(checks, func(v *validator) {
-			for i := from; i < min(from+rulesAtOnce, len(c.Rules)); i++ {
-				v.rule(rulePath(i), &c.Rules[i])
-			}
-		})
-	}
-	v.beside(append(checks, func(v *validator) { v.rulesAgree(c) }))
-}
-
-// rulesAtOnce is the number of rules that are checked beside others.
-const rulesAtOnce = 200
-
-// beside makes checks at once, as they only read. Their violations come in the order of the checks.
-func (v *validator) beside(checks []func(v *validator)) {
-	documents := make([]document, len(checks))
-	var wg sync.WaitGroup
-	for i, check := range checks {
-		documents[i] = *v.document
-		documents[i].violations = nil
-		wg.Go(func() { check(&validator{&documents[i], v.config}) })
-	}
-	wg.Wait()
-	for i := range documents {
-		v.violations = append(v.violations, documents[i].violations...)
-	}
+	checks = append(checks, c.ofRules(func(d *document, path string, r *Rule) { (&validator{d, c}).rule(path, r) })...)
+	doc.beside(append(checks, func(d *document) { (&validator{d, c}).rulesAgree(c) }))
 }
 
 // sections checks what concerns several keys at once, but for those of rules.
@@ -101,8 +76,6 @@ func (v *validator) rulesAgree(c *Config) {
 	v.sharesAgree(c)
 	v.rulesAreReached(c.Rules)
 }
-
-func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 
 // validator has the state that all checks share.
 type validator struct {

@@ -43,10 +43,9 @@ func (v *validator) keys(path string, s reflect.Value) {
 			v.texts(at, f, k)
 		}
 	}
-	if !strings.HasPrefix(path, "rules[") {
-		values = nil
-	} // else what the file does not give has nothing but defaults: no variable is for a rule
-	v.eachMapping(path, s, values, false, func(at string, inner reflect.Value) {
+	// What the file does not give of a rule has nothing but defaults: no variable is for a rule.
+	all := v.file == "" || !strings.HasPrefix(path, "rules[")
+	v.eachMapping(path, s, func(k *declaration, _ reflect.Value) bool { return all || values[k.key] != nil }, false, func(at string, inner reflect.Value) {
 		if given := v.given(at); (given || !inner.IsZero()) && !v.unusable(at) && !slices.ContainsFunc(misplaced, func(outer string) bool { return within(at, outer) }) {
 			v.keys(at, inner)
 		}

@@ -14,8 +14,9 @@ import (
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	"github.com/ordergate/ordergate/internal/lazyregexp"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/ordergate/ordergate/internal/lazyregexp"
 )
 
 const (
