@@ -145,11 +145,12 @@ func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 // idPath returns the path of entry i of a rule's n IDs. A single entry that the file has
 // without a list has no index.
 func (d *document) idPath(rule string, i, n int) string {
-	path := rule + ".id"
-	if _, isList := d.lines[path+"[0]"]; n == 1 && !isList {
-		return path
+	if n == 1 {
+		if _, isList := d.lines[rule+".id[0]"]; !isList {
+			return rule + ".id"
+		}
 	}
-	return path + "[" + strconv.Itoa(i) + "]"
+	return rule + ".id[" + strconv.Itoa(i) + "]"
 }
 
 // parent returns the path of the mapping or list that contains path; "" for a top-level key.

@@ -63,11 +63,8 @@ func (d *document) eachSecret(path string, v reflect.Value, visit func(secretOf)
 			key != "token" && key != "secret", d.applies(path, v, of),
 		})
 	}
-	d.eachMapping(path, v, nil, true, func(path string, inner reflect.Value) {
-		if inner.Type() != reflect.TypeFor[Rule]() { // it has none
-			d.eachSecret(path, inner, visit, done)
-		}
-	})
+	noRules := func(k *declaration, _ reflect.Value) bool { return k.key != "rules" } // they have none
+	d.eachMapping(path, v, noRules, true, func(path string, inner reflect.Value) { d.eachSecret(path, inner, visit, done) })
 	if done != nil {
 		done(path, v)
 	}

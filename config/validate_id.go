@@ -274,13 +274,14 @@ func (v *validator) idsAgree(path string, ids []ID) {
 	}
 	always := v.idPath(path, inPath, len(ids))
 	for i, id := range ids {
-		switch here := v.idPath(path, i, len(ids)); {
+		here := func() string { return v.idPath(path, i, len(ids)) }
+		switch {
 		case i == inPath, id.Path == ids[inPath].Path: // locationsDiffer reports equal locations
 		case id.Path != "":
-			v.reject(here+".path", "%s is a second segment beside that of %s: each request has both, and is refused unless they are equal: name the one that is the order",
+			v.reject(here()+".path", "%s is a second segment beside that of %s: each request has both, and is refused unless they are equal: name the one that is the order",
 				quote(id.Path), always)
 		case areDisjoint(id, ids[inPath]):
-			v.reject(here, "no ID fits both this format and that of %s, which each request has: a request with both is refused; give both one format, or remove this", always)
+			v.reject(here(), "no ID fits both this format and that of %s, which each request has: a request with both is refused; give both one format, or remove this", always)
 		}
 	}
 }

@@ -21,24 +21,24 @@ func (v *validator) keys(path string, s reflect.Value) {
 		if !given && k.need == "" && (v.file != "" || f.IsZero()) {
 			continue
 		}
-		at := join(path, k.key)
+		at := func() string { return join(path, k.key) }
 		switch {
-		case v.unusable(at):
+		case len(v.discarded) > 0 && v.unusable(at()):
 		case !v.applies(path, s, k) && (!given && f.IsZero() || v.misplaced(path, s, k)):
-			misplaced = append(misplaced, at)
+			misplaced = append(misplaced, at())
 		case k.not != "" && (given || !f.IsZero()) && v.has(path, s, k.not):
-			misplaced = append(misplaced, at)
-			v.reject(at, "excludes %s: give one of the two", k.not)
+			misplaced = append(misplaced, at())
+			v.reject(at(), "excludes %s: give one of the two", k.not)
 		case k.need != "" && !v.required(path, k.key, !isEmpty(f) || given && k.least.IsValid(), k.need):
 		case k.with != nil && (given || !f.IsZero()) && !v.has(path, s, k.with[0]):
-			v.reject(at, "goes with %s", strings.Join(k.with, ", "))
+			v.reject(at(), "goes with %s", strings.Join(k.with, ", "))
 		case !given && (v.file != "" || f.IsZero()):
 		case strings.HasSuffix(k.key, "_env") && !f.IsZero() && !variableName.MatchString(f.String()):
-			v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
+			v.reject(at(), "is not the name of an environment variable: names are letters, digits and _")
 		case len(k.choices) > 0:
 			v.oneOf(path, s, k)
 		case k.least.IsValid() && !inRange(f, k.least, k.most):
-			v.reject(at, "%s is out of range: %s to %s are allowed", number(f.Interface()), number(k.least.Interface()), number(k.most.Interface()))
+			v.reject(at(), "%s is out of range: %s to %s are allowed", number(f.Interface()), number(k.least.Interface()), number(k.most.Interface()))
 		default:
 			v.texts(at, f, k)
 		}
@@ -55,21 +55,21 @@ func (v *validator) keys(path string, s reflect.Value) {
 func isEmpty(f reflect.Value) bool { return f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 }
 
 // texts checks a text, or a list or a mapping: how long it is, and the texts in it.
-func (v *validator) texts(at string, f reflect.Value, k *declaration) {
+func (v *validator) texts(at func() string, f reflect.Value, k *declaration) {
 	isText, isList, isMap := f.Kind() == reflect.String, f.Kind() == reflect.Slice, f.Kind() == reflect.Map
 	switch {
 	case !isText && !isList && !isMap:
 	case f.Len() == 0 && k.empty != "":
-		v.rejectMissing(at, nil, "is empty: %s", k.empty)
+		v.rejectMissing(at(), nil, "is empty: %s", k.empty)
 	case isText:
 		v.text(at, f.String(), k)
 	case f.Len() > k.items && k.items > 0:
-		v.reject(at, "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
+		v.reject(at(), "has %d %s: at most %d are allowed", f.Len(), k.itemsAre, k.items)
 	case isList && f.Type().Elem().Kind() == reflect.String:
-		v.list(at, f, k)
+		v.list(at(), f, k)
 	case isMap && k.form == "name" && v.file == "": // the reader checks the names of a file
 		for _, name := range sortedNames(f) {
-			v.text(join(at, name.String()), name.String(), k)
+			v.text(func() string { return join(at(), name.String()) }, name.String(), k)
 		}
 	}
 }
@@ -78,12 +78,16 @@ func (v *validator) texts(at string, f reflect.Value, k *declaration) {
 func (v *validator) list(at string, f reflect.Value, k *declaration) {
 	seen := make(map[string]bool, f.Len())
 	for i := range f.Len() {
-		item, text := at+"["+strconv.Itoa(i)+"]", f.Index(i).String()
-		if _, isList := v.lines[item]; f.Type() == answerStatusesType && !isList {
-			item = at // one by itself
+		text := f.Index(i).String()
+		item := func() string {
+			item := at + "[" + strconv.Itoa(i) + "]"
+			if _, isList := v.lines[item]; f.Type() == answerStatusesType && !isList {
+				return at // one by itself
+			}
+			return item
 		}
 		if k.twice != "" && seen[text] {
-			v.reject(item, "%s is given twice: %s", quote(text), k.twice)
+			v.reject(item(), "%s is given twice: %s", quote(text), k.twice)
 			continue
 		}
 		seen[text] = true
@@ -92,14 +96,14 @@ func (v *validator) list(at string, f reflect.Value, k *declaration) {
 }
 
 // text checks the form of a text, and that it is the name of an entry of a section.
-func (v *validator) text(at, text string, k *declaration) {
+func (v *validator) text(at func() string, text string, k *declaration) {
 	if k.looks.problem != nil {
 		if problem := k.looks.problem(text); problem != "" {
-			v.reject(at, "%s", problem)
+			v.reject(at(), "%s", problem)
 		}
 	}
 	if k.of != "" {
-		v.reference(at, k.of, text)
+		v.reference(at(), k.of, text)
 	}
 }
 
