@@ -254,7 +254,7 @@ func (e *Effective) byPath() (paths []string, settings map[string]Setting, entri
 // entryOf returns the entry of a section that a path is in; "": none.
 func entryOf(path string) string {
 	parts := strings.SplitN(path, ".", 3)
-	if len(parts) < 3 || !isNamed(parts[0]+".") && parts[0] != "rules" {
+	if len(parts) < 3 || !slices.Contains([]string{"filters", "sources", "locks", "rules"}, parts[0]) {
 		return ""
 	}
 	return join(parts[0], parts[1])

@@ -162,8 +162,3 @@ func within(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
-
-// isNamed reports whether a section, written with its dot, holds named entries.
-func isNamed(section string) bool {
-	return section == "filters." || section == "sources." || section == "locks."
-}

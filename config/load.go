@@ -102,9 +102,8 @@ func readFile(path string, limit int) ([]byte, error) {
 // withoutPath removes the operation and the path from an error of package os. The caller's
 // message has both.
 func withoutPath(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
 	}
 	return err
 }
