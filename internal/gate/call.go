@@ -372,15 +372,25 @@ func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 		ctx = c.gate.tracer.Context(ctx, c.origin.parent)
 	}
 	c.acquireLocks(ctx, func(g Grant) {
-		defer cancel()
-		if g.Lease != nil && c.hasOrder() {
+		if g.Lease == nil || !c.hasOrder() || !c.checksLocked() {
+			cancel()
+			then(g)
+			return
+		}
+		go func() {
+			defer cancel()
 			if g.Err = cmp.Or(g.Err, c.checkLocked(ctx, &g)); g.Err != nil && !c.marks() {
 				giveBack(g.Lease)
 				g = Grant{Err: g.Err}
 			}
-		}
-		then(g)
+			then(g)
+		}()
 	})
+}
+
+// checksLocked reports whether checkLocked has to ask anything.
+func (c *Call) checksLocked() bool {
+	return c.hasKey() || c.undoes() || c.policy.conditions() != nil || c.policy.dedup() != nil
 }
 
 // acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.

@@ -199,9 +199,17 @@ func (l *heldLease) Fences() []int64 {
 
 // Release implements gate.Lease.
 func (l *heldLease) Release(then func(error)) {
-	l.unit.set.lateEnds.run(func(ctx context.Context) {
-		l.undoes.end(ctx)
-		then(l.released(l.Lease.Release(ctx)))
+	if l.undoes != nil {
+		l.unit.set.lateEnds.run(func(ctx context.Context) {
+			l.undoes.end(ctx)
+			then(l.released(l.Lease.Release(ctx)))
+		})
+		return
+	}
+	ctx, done := l.unit.set.lateEnds.begin()
+	l.Lease.ReleaseAsync(ctx, func(err error) {
+		defer done()
+		then(l.released(err))
 	})
 }
 

@@ -47,19 +47,25 @@ type lateEnds struct {
 
 // run ends a lease in the background, within timeouts.Cleanup.
 func (l *lateEnds) run(do func(context.Context)) {
+	ctx, done := l.begin()
+	go func() {
+		defer done()
+		do(ctx)
+	}()
+}
+
+// begin begins the end of a lease. Done must follow.
+func (l *lateEnds) begin() (ctx context.Context, done func()) {
 	l.mu.Lock()
 	l.beginLocked()
 	l.mu.Unlock()
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), timeouts.Cleanup)
-		defer cancel()
-		defer func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.doneLocked()
-		}()
-		do(ctx)
-	}()
+	ctx, cancel := context.WithTimeout(context.Background(), timeouts.Cleanup)
+	return ctx, func() {
+		cancel()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.doneLocked()
+	}
 }
 
 func (l *lateEnds) beginLocked() {

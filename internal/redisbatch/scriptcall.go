@@ -32,6 +32,9 @@ type ScriptCall struct {
 	texts []string
 
 	done    chan struct{}
+	then    func(int64, error) // of Start; nil: Do waits for done
+	mu      sync.Mutex         // guards stop
+	stop    func() bool        // has the end of the caller's context no longer matter; false: it does
 	integer *redis.IntCmd
 	several *redis.IntSliceCmd
 	any     *redis.Cmd // with MayAnswerText
@@ -56,7 +59,7 @@ var pool = sync.Pool{New: func() any {
 func NewCall(script *Script, key string) *ScriptCall {
 	c := pool.Get().(*ScriptCall)
 	c.Confirm, c.Queue, c.MayAnswerText, c.Repeated = false, false, false, 0
-	c.script, c.list, c.keys, c.err = script, false, 0, nil
+	c.script, c.list, c.keys, c.err, c.then = script, false, 0, nil, nil
 	c.sent = CountedText{text: script.name}
 	c.texts = c.texts[:0]
 	c.args = append(c.args[:0], "evalsha", &c.sent, 0)
@@ -86,12 +89,34 @@ func (c *ScriptCall) Number(n any) *ScriptCall {
 }
 
 // Done implements [Call].
-func (c *ScriptCall) Done() { c.done <- struct{}{} }
+func (c *ScriptCall) Done() {
+	if c.then == nil {
+		c.done <- struct{}{}
+		return
+	}
+	c.mu.Lock()
+	stop := c.stop
+	c.mu.Unlock()
+	if !stop() { // the caller has left
+		c.done <- struct{}{}
+		return
+	}
+	n, err, then := int64(0), c.err, c.then
+	if err == nil {
+		n = c.value()
+	}
+	c.recycle()
+	if err != nil {
+		go then(0, err)
+		return
+	}
+	then(n, nil)
+}
 
 // recycle returns a call to the pool, once its answer was read. A call whose caller left
 // before is not used again: a worker still has it.
 func (c *ScriptCall) recycle() {
-	c.integer, c.several, c.any = nil, nil, nil
+	c.integer, c.several, c.any, c.then, c.stop = nil, nil, nil, nil, nil
 	if cap(c.args) <= maxPooled {
 		pool.Put(c)
 	}

@@ -53,6 +53,32 @@ func (b *ScriptBatcher) Do(ctx context.Context, c *ScriptCall) (int64, error) {
 	return n, nil
 }
 
+// Start is Do for a caller that must not block. It calls then once: with an answer in a goroutine of the
+// batcher, which then must not block, or with an error in one of its own. Only for a cluster it may block
+// before that, like Do.
+func (b *ScriptBatcher) Start(ctx context.Context, c *ScriptCall, then func(int64, error)) {
+	if err := ctx.Err(); err != nil {
+		go then(0, unsentError{err})
+		return
+	}
+	q, err := b.batcher.Queue(ctx, c.firstKey())
+	if err != nil {
+		go then(0, unsentError{err})
+		return
+	}
+	c.then = then
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q.Add(c)
+	c.stop = context.AfterFunc(ctx, func() {
+		if q.Withdraw(c) {
+			then(0, unsentError{ctx.Err()})
+			return
+		}
+		then(0, AbandonedError{ctx.Err(), c})
+	})
+}
+
 // DoList is Do for a script that answers a list.
 func (b *ScriptBatcher) DoList(ctx context.Context, c *ScriptCall) ([]int64, error) {
 	c.list = true

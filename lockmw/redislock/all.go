@@ -72,7 +72,7 @@ func (a *acquisition) next() {
 				return
 			}
 			a.taken = append(a.taken, lease)
-			a.next()
+			go a.next()
 		})
 		return
 	}

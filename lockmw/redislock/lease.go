@@ -182,6 +182,20 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
+// ReleaseAsync is Release for a caller that must not block. It calls then once, with what Release would
+// return, in a goroutine that may serve others, so then must not block.
+func (l *Lease) ReleaseAsync(ctx context.Context, then func(error)) {
+	locker, p := l.locker, &l.parts[0]
+	n := locker.nodes[0]
+	if len(l.parts) > 1 || len(locker.nodes) > 1 || n.cluster != nil || l.stores() != nil || locker.waiters.occupied(p.key) || !l.finish() {
+		go func() { then(l.Release(ctx)) }()
+		return
+	}
+	n.batcher.Start(ctx, locker.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
+		then(l.finished("releasing", locker.releasedPart(p, released(r), err)))
+	})
+}
+
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with
 // the reason on record for [Inspect]. The errors are those of Release; as long as one
 // does not wrap ErrLost, the lock may be held yet: see HoldAgain.

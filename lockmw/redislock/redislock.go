@@ -158,6 +158,7 @@ type AcquireOption struct {
 	since   time.Time // of stored; zero: any
 	undoes  bool
 	settles bool
+	blocks  bool      // the caller may block
 	until   time.Time // zero: the Locker's wait decides
 }
 
@@ -233,7 +234,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption)
 // rest it is like Acquire; the options' wait covers all keys.
 func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireOption) (lease *Lease, err error) {
 	done := make(chan struct{})
-	l.acquire(ctx, keys, merge(opts), func(granted *Lease, failed error) {
+	o := merge(opts)
+	o.blocks = true
+	l.acquire(ctx, keys, o, func(granted *Lease, failed error) {
 		lease, err = granted, failed
 		close(done)
 	})
@@ -241,14 +244,19 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireO
 	return lease, err
 }
 
-// AcquireAsync is AcquireAll for a caller that must not block. It calls then once, in a goroutine
-// for that alone, with what AcquireAll would return. Nothing waits in a goroutine until then.
+// AcquireAsync is AcquireAll for a caller that must not block. It calls then once, with what AcquireAll would
+// return: a lease in a goroutine that serves others, so then must not block, and an error in one of its own.
+// Nothing waits in a goroutine until then.
 func (l *Locker) AcquireAsync(ctx context.Context, keys []string, then func(*Lease, error), opts ...AcquireOption) {
-	go l.acquire(ctx, keys, merge(opts), then)
+	o := merge(opts)
+	if len(keys) != 1 || o.present != "" || l.nodes[0].cluster != nil { // this asks Redis before it waits
+		go l.acquire(ctx, keys, o, then)
+		return
+	}
+	l.acquire(ctx, keys, o, then)
 }
 
-// acquire asks Redis in the caller's goroutine, and waits without one. It calls then once, in the
-// caller's goroutine or in another one, which is for that alone.
+// acquire acquires locks. It calls then once, as take does.
 func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, then func(*Lease, error)) {
 	if len(keys) > 1 {
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))

@@ -131,8 +131,11 @@ func (l *Locker) releaseAsync(ctx context.Context, lease *Lease) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	l.cleanup.Go(func() {
+	release := func() {
 		defer cancel()
 		_ = lease.finished("releasing", l.releaseLease(ctx, lease)) // it logs
-	})
+	}
+	if !l.cleanup.tryGo(release) {
+		go release()
+	}
 }

@@ -13,15 +13,19 @@ type taskGroup struct {
 // Go runs f in the background. After close it returns when f has: close promises
 // that nothing is left to do.
 func (e *taskGroup) Go(f func()) {
-	e.mu.Lock()
-	closed := e.closed
-	if !closed {
-		e.wg.Go(f)
-	}
-	e.mu.Unlock()
-	if closed {
+	if !e.tryGo(f) {
 		f()
 	}
+}
+
+// tryGo is Go before close. After it, it does nothing, and returns false.
+func (e *taskGroup) tryGo(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.wg.Go(f)
+	}
+	return !e.closed
 }
 
 // close waits for what has begun.

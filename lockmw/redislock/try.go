@@ -31,16 +31,37 @@ const notKnown = -1
 // try asks Redis once for a lock. After an error nothing stays taken: what may have been
 // granted is released.
 func (l *Locker) try(ctx context.Context, key, owner string, o AcquireOption) (answer, error) {
-	if o.stored != "" && (l.scripts.acquireStored == nil || len(l.nodes) > 1) {
+	switch {
+	case o.stored != "" && (l.scripts.acquireStored == nil || len(l.nodes) > 1):
 		return answer{}, errNoStore
-	}
-	if len(l.nodes) > 1 {
+	case len(l.nodes) > 1:
 		return l.tryQuorum(ctx, key)
 	}
-	// A lease is counted from before the call was sent: Redis counts from when
-	// it arrived, so ours ends first.
 	asked := time.Now()
 	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner, o))
+	return l.tried(ctx, key, owner, asked, n, err)
+}
+
+// tryAsync is try for a caller that must not block. It calls then once: with an error in a goroutine of its
+// own, and without in another one, which then must not block.
+func (l *Locker) tryAsync(ctx context.Context, key, owner string, o AcquireOption, then func(answer, error)) {
+	if len(l.nodes) > 1 || o.stored != "" && l.scripts.acquireStored == nil {
+		go func() { then(l.try(ctx, key, owner, o)) }()
+		return
+	}
+	asked := time.Now()
+	l.nodes[0].batcher.Start(ctx, l.acquireCall(key, owner, o), func(n int64, err error) {
+		if err == nil && n > 0 && l.unusable(ctx, asked) != nil {
+			go func() { then(l.tried(ctx, key, owner, asked, n, nil)) }() // it asks Redis again
+			return
+		}
+		then(l.tried(ctx, key, owner, asked, n, err))
+	})
+}
+
+// tried returns the result of a call that asked Redis for a lock. A lease is counted from before the call
+// was sent: Redis counts from when it arrived, so ours ends first.
+func (l *Locker) tried(ctx context.Context, key, owner string, asked time.Time, n int64, err error) (answer, error) {
 	if found := asStored(err); found != nil {
 		return answer{}, found
 	}

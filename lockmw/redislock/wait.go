@@ -58,7 +58,7 @@ func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 
 // wait is the wait of one caller for one lock. It needs no goroutine: each event (a release, the
 // poll, the end of the wait, of the caller's context or of the Locker) comes in one of its own,
-// which asks Redis if that is due. An event that comes meanwhile is looked at by that goroutine.
+// which asks Redis if that is due. An event that comes before the answer is looked at with it.
 type wait struct {
 	locker  *Locker
 	ctx     context.Context // the caller's, for as long as this exists
@@ -78,22 +78,35 @@ type wait struct {
 	over     bool // then was called, or is about to be
 }
 
-// take takes one lock for a new owner. It asks Redis in the caller's goroutine, and waits without
-// one. It calls then once, in the caller's goroutine or in another one, which is for that alone.
+// take takes one lock for a new owner. It asks Redis, in the caller's goroutine if that may block, and waits
+// without one. It calls then once: with an error in the caller's goroutine or in one of its own, and with a
+// lease in any, which then must not block.
 //
 // Redis puts a caller to which it refuses a fair lock into the queue of the lock. So such a caller
 // joins our queue first and leaves it last: no more callers of this Locker are in Redis's queue
 // than may wait.
 func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, end time.Time, then func(*Lease, error)) {
-	left, fair := time.Duration(notKnown), l.opts.Kind == Fair && l.opts.waits()
-	if !fair && !l.waiters.occupied(key) {
-		a, err := l.try(ctx, key, owner, o)
+	if l.opts.Kind == Fair && l.opts.waits() || l.waiters.occupied(key) {
+		l.wait(ctx, key, owner, o, end, notKnown, then)
+		return
+	}
+	tried := func(a answer, err error) {
 		if err != nil || a.granted() {
 			then(l.leaseOf(key, o, a), err)
 			return
 		}
-		left = a.left
+		l.wait(ctx, key, owner, o, end, a.left, then)
 	}
+	if o.blocks {
+		tried(l.try(ctx, key, owner, o))
+	} else {
+		l.tryAsync(ctx, key, owner, o, tried)
+	}
+}
+
+// wait waits for a lock that stays taken for as long as left, and takes it.
+func (l *Locker) wait(ctx context.Context, key, owner string, o AcquireOption, end time.Time, left time.Duration, then func(*Lease, error)) {
+	fair := l.opts.Kind == Fair
 	v := &wait{locker: l, ctx: ctx, then: then, due: fair, waiter: waiter{owner: owner, opts: o}}
 	v.waiter.wake = func() { v.on(nil) }
 	v.mu.Lock() // it may be woken as soon as it is in its queue
@@ -140,41 +153,50 @@ func (v *wait) on(what *bool) {
 
 // run does what is due. The mutex is held, and unlocked.
 func (v *wait) run() {
-	for !v.over && !v.asking {
-		lease, ask, err := v.step()
-		if ask {
-			lease, err = v.ask()
-		}
-		if lease != nil || err != nil {
-			v.finish(lease, err)
-			return
-		}
-		if !ask {
-			break
-		}
+	if v.over || v.asking {
+		v.mu.Unlock()
+		return
 	}
-	v.mu.Unlock()
+	switch lease, ask, err := v.step(); {
+	case ask:
+		v.ask()
+	case lease != nil || err != nil:
+		v.finish(lease, err)
+	default:
+		v.mu.Unlock()
+	}
 }
 
-// ask asks Redis for the lock. The mutex is held, but not meanwhile.
-func (v *wait) ask() (*Lease, error) {
+// ask asks Redis for the lock. The mutex is held, and unlocked.
+func (v *wait) ask() {
 	v.asking = true
 	v.mu.Unlock()
-	key := v.waiter.queue.key
-	a, err := v.locker.try(v.ctx, key, v.waiter.owner, v.waiter.opts)
-	v.mu.Lock()
-	v.asking = false
-	if err == nil && !a.granted() {
+	key, o := v.waiter.queue.key, v.waiter.opts
+	v.locker.tryAsync(v.ctx, key, v.waiter.owner, o, func(a answer, err error) {
+		v.mu.Lock()
+		v.asking = false
+		if err != nil || a.granted() {
+			v.finish(v.locker.leaseOf(key, o, a), err)
+			return
+		}
 		v.refused(a.left)
-	}
-	return v.locker.leaseOf(key, v.waiter.opts, a), err
+		v.run()
+	})
 }
 
-// finish ends the wait and calls then. A lease that comes too late is given back. The mutex is
-// held, and unlocked.
+// finish ends the wait and has then called. The mutex is held, and unlocked.
 func (v *wait) finish(lease *Lease, err error) {
 	v.over = true
 	v.mu.Unlock()
+	if err != nil { // what follows an error may block
+		go v.end(nil, err)
+		return
+	}
+	v.end(lease, nil)
+}
+
+// end calls then. A lease that comes too late is given back.
+func (v *wait) end(lease *Lease, err error) {
 	v.unwatch()
 	v.poll.Stop()
 	v.deadline.Stop()
