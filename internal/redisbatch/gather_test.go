@@ -43,18 +43,19 @@ func (s *trips) answer(cmds ...redis.Cmder) error {
 	return nil
 }
 
-// TestBusyQueueGathers has calls come after a large batch, in a bubble's time. No real
+// TestBusyQueueGathers has calls come after a batch of several, in a bubble's time. No real
 // server is that exact.
 func TestBusyQueueGathers(t *testing.T) {
+	const crowd = 8
+	underWay := func(n int) func() int { return func() int { return n } }
 	for _, tc := range []struct {
 		name   string
-		gather bool
-		crowd  int
+		gather func() int
 		want   []int
 	}{
-		{"after a large batch", true, busyFrom, []int{1, busyFrom, 3, 1}},
-		{"after a smaller one", true, busyFrom - 1, []int{1, busyFrom - 1, 1, 2, 1}},
-		{"without that", false, busyFrom, nil},
+		{"many are under way", underWay(busyFrom), []int{1, crowd, 3, 1}},
+		{"fewer are", underWay(busyFrom - 1), []int{1, crowd, 1, 2, 1}},
+		{"none gathers", nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestBusyQueueGathers(t *testing.T) {
 				}
 				start()
 				synctest.Wait()
-				for range tc.crowd {
+				for range crowd {
 					start()
 				}
 				time.Sleep(2 * tripTime)
@@ -90,7 +91,7 @@ func TestBusyQueueGathers(t *testing.T) {
 				time.Sleep(10 * tripTime)
 				calls.Wait()
 				b.Close()
-				if tc.gather && !slices.Equal(server.seen, tc.want) || !tc.gather && len(server.seen) <= 4 {
+				if tc.gather != nil && !slices.Equal(server.seen, tc.want) || tc.gather == nil && len(server.seen) <= 4 {
 					t.Errorf("trips of %v calls, want %v", server.seen, tc.want)
 				}
 			})

@@ -184,7 +184,7 @@ func (p *probe) seen() []trip {
 }
 
 func newBatcher(t *testing.T, c redis.UniversalClient) *ScriptBatcher {
-	b := NewScriptBatcher(c, false, 0, 0)
+	b := NewScriptBatcher(c, nil, 0, 0)
 	t.Cleanup(b.Close)
 	return b
 }

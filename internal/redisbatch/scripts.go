@@ -33,7 +33,7 @@ type ScriptBatcher struct {
 
 // NewScriptBatcher returns one for a client, which it does not close. So many replicas have
 // to confirm, within the timeout, what a call with Confirm writes; 0: none. Gather is that of [Options].
-func NewScriptBatcher(client redis.UniversalClient, gather bool, replicas int, timeout time.Duration) *ScriptBatcher {
+func NewScriptBatcher(client redis.UniversalClient, gather func() int, replicas int, timeout time.Duration) *ScriptBatcher {
 	b := &ScriptBatcher{client: client, replicas: replicas, timeout: timeout}
 	b.batcher = New(Options[*ScriptCall]{Client: client, MinBatch: MinScripts, MaxBatch: MaxScripts, Gather: gather, Send: b.send})
 	return b

@@ -29,7 +29,7 @@ type Checker struct {
 // NewChecker returns a Checker for a client, which it does not close.
 func NewChecker(client redis.UniversalClient) *Checker {
 	_, cluster := client.(*redis.ClusterClient)
-	return &Checker{batcher: redisbatch.NewScriptBatcher(client, false, 0, 0), cluster: cluster}
+	return &Checker{batcher: redisbatch.NewScriptBatcher(client, nil, 0, 0), cluster: cluster}
 }
 
 // Close waits for the checks that run.

@@ -115,10 +115,14 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	}
 	l.closed, l.close = context.WithCancel(context.Background())
 	l.waiters.start(l)
+	var gather func() int
+	if opts.Gather {
+		gather = l.leases.count // each will be released
+	}
 	for _, client := range clients {
 		n := &node{
 			client: client, publish: "publish",
-			batcher: redisbatch.NewScriptBatcher(client, opts.Gather, opts.Replicas, opts.ReplicaTimeout),
+			batcher: redisbatch.NewScriptBatcher(client, gather, opts.Replicas, opts.ReplicaTimeout),
 		}
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			n.cluster, n.publish = cluster, "spublish"
