@@ -74,7 +74,7 @@ const (
 	// While so many will call again, the batch that follows one of several calls gathers for a
 	// while. That is up to a millisecond, since no timer is exact. Inside Envoy a settlement takes
 	// a sixth less CPU by it; fewer callers would wait for each other in vain.
-	busyFrom  = 32
+	busyFrom  = 12
 	gatherFor = 50 * time.Microsecond
 )
 
