@@ -187,8 +187,14 @@ func (l *Lease) Release(ctx context.Context) error {
 func (l *Lease) ReleaseAsync(ctx context.Context, then func(error)) {
 	locker, p := l.locker, &l.parts[0]
 	n := locker.nodes[0]
-	if len(l.parts) > 1 || len(locker.nodes) > 1 || n.cluster != nil || l.stores() != nil || locker.waiters.occupied(p.key) || !l.finish() {
+	if len(l.parts) > 1 || len(locker.nodes) > 1 || n.cluster != nil || locker.waiters.occupied(p.key) || !l.finish() {
 		go func() { then(l.Release(ctx)) }()
+		return
+	}
+	if s := l.stores(); s != nil {
+		n.batcher.Start(ctx, locker.releaseStoringCall(n, p, s), func(r int64, err error) {
+			then(l.finished("releasing", locker.releasedStoring(p, released(r), err)))
+		})
 		return
 	}
 	n.batcher.Start(ctx, locker.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
