@@ -247,7 +247,7 @@ func (c *Call) On(e Event) (s Step) {
 }
 
 // Start begins the work of a step. It calls deliver once when that has ended: before it returns, or in
-// another goroutine, which is for that alone. Deliver reports the event by On, also after the stream's end.
+// another goroutine. It must not block. Deliver reports the event by On, also after the stream's end.
 func (c *Call) Start(ctx context.Context, w Work, deliver func(Event)) {
 	switch w {
 	case Screen:
@@ -362,7 +362,7 @@ type Grant struct {
 const markTimeout = 2 * time.Second
 
 // acquire acquires the call's locks, and then checks what they protect. It does not block. It calls then
-// once, before it returns or in another goroutine, which is for that alone.
+// once, before it returns or in another goroutine. Then must not block.
 func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 	cancel := func() {}
 	if c.marks() { // it goes on even so

@@ -70,10 +70,10 @@ type Locker interface {
 	// Key returns the key of the order's lock.
 	Key(id string) string
 	// Acquire takes the locks of all the orders, or of none. It does not block. It calls then
-	// once, before it returns or in another goroutine, which is for that alone: with the lease, or with an error that
-	// wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found one, ctx's
-	// error if ctx ended, and any other error if the locks are unavailable. After an error
-	// nothing stays taken.
+	// once, before it returns or in another goroutine: with the lease, and then must not block, or with an
+	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found one, ctx's
+	// error if ctx ended, and any other error if the locks are unavailable. A stored answer arrives in a
+	// goroutine that may block. After an error nothing stays taken.
 	Acquire(ctx context.Context, request LockRequest, then func(Lease, error))
 	// Undone reports whether a later call than the one with these fences, one for each order, has
 	// undone what this one did for any of them, or may have: a call that forgets the stored answers

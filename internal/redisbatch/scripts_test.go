@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -162,62 +163,109 @@ func TestScriptForgotten(t *testing.T) {
 	})
 }
 
+// waysToCall are Do and Start. Each calls then once.
+var waysToCall = map[string]func(*ScriptBatcher, context.Context, *ScriptCall, func(int64, error)){
+	"do": func(b *ScriptBatcher, ctx context.Context, c *ScriptCall, then func(int64, error)) {
+		c.Queue = true
+		go func() { then(b.Do(ctx, c)) }()
+	},
+	"start": (*ScriptBatcher).Start,
+}
+
 // TestLeavingCallers has callers leave before their calls were sent and after.
 func TestLeavingCallers(t *testing.T) {
 	t.Parallel()
+	for name, call := range waysToCall {
+		t.Run(name, func(t *testing.T) {
+			onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) { testLeavingCallers(t, c, call) })
+		})
+	}
+}
+
+func testLeavingCallers(t *testing.T, c redis.UniversalClient, call func(*ScriptBatcher, context.Context, *ScriptCall, func(int64, error))) {
+	j := jammed(t, c)
+	ctx, leave := context.WithCancel(t.Context())
+	errs := make(chan error, 1)
+	then := func(_ int64, err error) { errs <- err }
+	call(j.batcher, ctx, NewCall(incr, "withdrawn"), then)
+	wantWaiting(t, j.batcher, 1)
+	leave()
+	err := bedtest.Receive(t, "the error", errs)
+	if !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
+		t.Errorf("before it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
+	}
+	wantWaiting(t, j.batcher, 0)
+	call(j.batcher, ctx, NewCall(incr, "withdrawn"), then)
+	if err := bedtest.Receive(t, "the error", errs); !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
+		t.Errorf("of a caller that had left: %v, ambiguous: %v", err, IsAmbiguous(err))
+	}
+
+	open := j.open
+	blocked, openLast := j.block(func(t trip) bool { return t.has("abandoned") })
+	defer openLast()
+	open()
+
+	ctx, leave = context.WithCancel(t.Context())
+	call(j.batcher, ctx, NewCall(incr, "abandoned"), then)
+	bedtest.Receive(t, "the call", blocked)
+	leave()
+	err = bedtest.Receive(t, "the error", errs)
+	var abandoned AbandonedError
+	if !errors.Is(err, context.Canceled) || !IsAmbiguous(err) || !errors.As(err, &abandoned) {
+		t.Fatalf("after it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
+	}
+	if abandoned.Refused(ctx) {
+		t.Error("refused before it was answered")
+	}
+	openLast()
+	for range 2 { // several goroutines may call it
+		if abandoned.Refused(t.Context()) {
+			t.Error("refused although the script ran")
+		}
+	}
+	for key, want := range map[string]int64{"withdrawn": 0, "abandoned": 1} {
+		if n := c.Exists(t.Context(), key).Val(); n != want {
+			t.Errorf("%s: %d keys, want %d", key, n, want)
+		}
+	}
+	j.drain(t, 0)
+}
+
+// TestStart has calls answered, or refused, without goroutines that wait.
+func TestStart(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		const callers = 500
 		j := jammed(t, c)
-		ctx, leave := context.WithCancel(t.Context())
-		errs := make(chan error, 1)
-		call := func(ctx context.Context, key string) {
-			go func() {
-				_, err := j.batcher.Do(ctx, NewCall(incr, key))
-				errs <- err
-			}()
-			wantWaiting(t, j.batcher, 1)
-		}
-		call(ctx, "withdrawn")
-		leave()
-		err := bedtest.Receive(t, "the error", errs)
-		if !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
-			t.Errorf("before it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
-		}
-		wantWaiting(t, j.batcher, 0)
-
-		open := j.open
-		blocked, openLast := j.block(func(t trip) bool { return t.has("abandoned") })
-		defer openLast()
-		open()
-
-		ctx, leave = context.WithCancel(t.Context())
-		go func() {
-			abandoned := NewCall(incr, "abandoned")
-			abandoned.Queue = true
-			_, err := j.batcher.Do(ctx, abandoned)
-			errs <- err
-		}()
-		bedtest.Receive(t, "the call", blocked)
-		leave()
-		err = bedtest.Receive(t, "the error", errs)
-		var abandoned AbandonedError
-		if !errors.Is(err, context.Canceled) || !IsAmbiguous(err) || !errors.As(err, &abandoned) {
-			t.Fatalf("after it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
-		}
-		if abandoned.Refused(ctx) {
-			t.Error("refused before it was answered")
-		}
-		openLast()
-		for range 2 { // several goroutines may call it
-			if abandoned.Refused(t.Context()) {
-				t.Error("refused although the script ran")
+		bedtest.Check(t, c.Set(t.Context(), "text", "a", 0).Err())
+		before, answers, errs := runtime.NumGoroutine(), make(chan int64, callers), make(chan error, callers)
+		for i := range callers {
+			key := "k"
+			if i%5 == 0 {
+				key = "text"
 			}
+			j.batcher.Start(t.Context(), NewCall(incr, key), func(n int64, err error) {
+				if err != nil {
+					errs <- err
+					return
+				}
+				answers <- n
+			})
 		}
-		for key, want := range map[string]int64{"withdrawn": 0, "abandoned": 1} {
-			if n := c.Exists(t.Context(), key).Val(); n != want {
-				t.Errorf("%s: %d keys, want %d", key, n, want)
-			}
-		}
+		bedtest.Eventually(t, "they need no goroutines", func() bool { return runtime.NumGoroutine() < before+callers/2 })
 		j.drain(t, 0)
+		var sum int64
+		for range callers - callers/5 {
+			sum += bedtest.Receive(t, "an answer", answers)
+		}
+		if n := int64(callers - callers/5); sum != n*(n+1)/2 {
+			t.Errorf("the answers are %d in all", sum)
+		}
+		for range callers / 5 {
+			if err := bedtest.Receive(t, "an error", errs); !strings.Contains(err.Error(), "integer") {
+				t.Errorf("the error is %v", err)
+			}
+		}
 	})
 }
 

@@ -121,7 +121,11 @@ func TestManyWaitWithoutGoroutines(t *testing.T) {
 				return
 			}
 			granted.Add(1)
-			_ = lease.Release(context.Background())
+			lease.ReleaseAsync(context.Background(), func(err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
 		})
 		if i == 0 { // the others find that one waits, and do not ask Redis
 			bedtest.Eventually(t, "one waits", func() bool { return l.Waiting() == 1 })
@@ -132,4 +136,67 @@ func TestManyWaitWithoutGoroutines(t *testing.T) {
 	bedtest.Eventually(t, "they need no goroutines", func() bool { return runtime.NumGoroutine() < before+callers/2 })
 	release(t, held)
 	bedtest.Eventually(t, "all had their turns", func() bool { return granted.Load() == callers })
+}
+
+// TestReleaseAsync is what those get who release without a goroutine.
+func TestReleaseAsync(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		begin := func(lease *Lease) <-chan error {
+			got := make(chan error, 1)
+			lease.ReleaseAsync(t.Context(), func(err error) { got <- err })
+			return got
+		}
+		l, other := newLocker(t, c, Options{Wait: never}), newLocker(t, c, Options{Wait: never})
+		t.Run("released", func(t *testing.T) {
+			lease := acquire(t, l, "k")
+			for range 2 { // the second does nothing
+				if err := bedtest.Receive(t, "the end", begin(lease)); err != nil {
+					t.Error(err)
+				}
+			}
+			release(t, acquire(t, other, "k"))
+		})
+		t.Run("lost", func(t *testing.T) {
+			lease := acquire(t, l, "k")
+			bedtest.Check(t, c.Del(t.Context(), "k").Err())
+			if err := bedtest.Receive(t, "the end", begin(lease)); !errors.Is(err, ErrLost) {
+				t.Errorf("the release of a lost lock: %v, want ErrLost", err)
+			}
+		})
+		for name, waiting := range map[string]*Locker{"handed over": l, "wakes another process": other} {
+			t.Run(name, func(t *testing.T) {
+				lease, got := acquire(t, l, "k"), make(chan result, 1)
+				waiting.AcquireAsync(t.Context(), []string{"k"}, func(lease *Lease, err error) { got <- result{lease, err} })
+				bedtest.Eventually(t, "it waits", func() bool { return waiting.Waiting() == 1 })
+				if err := bedtest.Receive(t, "the end", begin(lease)); err != nil {
+					t.Error(err)
+				}
+				r := bedtest.Receive(t, "the lock", got)
+				release(t, r.ok(t))
+			})
+		}
+		t.Run("stores", func(t *testing.T) {
+			lease := acquire(t, l, "k", Stored("paid"))
+			lease.StoreAnswer("paid", "200 ok", "", time.Minute)
+			if err := bedtest.Receive(t, "the end", begin(lease)); err != nil {
+				t.Error(err)
+			}
+			found, err := acquireAsync(t.Context(), l, "k")
+			bedtest.Check(t, err)
+			release(t, found)
+			_, err = l.Acquire(t.Context(), "k", Stored("paid"))
+			if answer, ok := errors.AsType[*StoredAnswer](err); !ok || answer.Text != "200 ok" {
+				t.Errorf("the next call gets %v, want the stored answer", err)
+			}
+		})
+		t.Run("WRONGTYPE", func(t *testing.T) {
+			lease := acquire(t, l, "k")
+			bedtest.Check(t, c.Set(t.Context(), "k", "x", 0).Err())
+			defer c.Del(t.Context(), "k")
+			if err := bedtest.Receive(t, "the end", begin(lease)); err == nil || errors.Is(err, ErrLost) {
+				t.Errorf("the release of what another program has overwritten: %v", err)
+			}
+		})
+	})
 }
