@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,12 +102,7 @@ func (r *Response) LacksAttributes() bool {
 // NeverSent reports whether Envoy's details say that the last attempt sent no byte of the
 // request. About earlier attempts they say something only with the number of attempts.
 func (r *Response) NeverSent() bool {
-	for _, prefix := range notForwarded {
-		if strings.HasPrefix(r.Details, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(notForwarded, func(prefix string) bool { return strings.HasPrefix(r.Details, prefix) })
 }
 
 // outcomeByHeaders is for an Envoy that does not send the attributes. It needs both of

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/headername"
@@ -76,10 +77,8 @@ func (r *Require) headerValues(header order.Header) (values []string, why order.
 			}
 		}
 	}
-	for _, value := range values {
-		if value == "" {
-			return nil, order.MissingHeader
-		}
+	if slices.Contains(values, "") {
+		return nil, order.MissingHeader
 	}
 	return values, order.NoReason
 }

@@ -103,15 +103,11 @@ func isOddInPath(r rune) bool {
 
 // hasOrder reports whether any order of a request is in the share.
 func (s *Share) hasOrder(m *order.Match) bool {
+	has := func(id string) bool { return OrderPart(id) < s.Orders }
 	if len(m.Batch) == 0 {
-		return OrderPart(m.ID) < s.Orders
+		return has(m.ID)
 	}
-	for _, id := range m.Batch {
-		if OrderPart(id) < s.Orders {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.Batch, has)
 }
 
 // HasHeader reports whether a request has the share's header, exactly once, with its value.
