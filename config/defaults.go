@@ -14,9 +14,8 @@ import (
 func (c *Config) EnsureDefaults() { c.ensureDefaults(newDocument("")) }
 
 // fill sets the value of a key that is zero and that is not among those that the file gives.
-func fill[T comparable](given map[string]any, key string, value *T, byDefault T) {
-	var zero T
-	if _, has := given[key]; *value == zero && !has {
+func fill[T any](given map[string]any, key string, value *T, byDefault T) {
+	if _, has := given[key]; !has && reflect.ValueOf(value).Elem().IsZero() {
 		*value = byDefault
 	}
 }
@@ -34,8 +33,8 @@ func (c *Config) ensureDefaults(doc *document) {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
 	}
-	if r := c.Redis; r != nil && r.Mode == RedisSingle && r.Addresses == nil && !doc.given("redis.addresses") {
-		r.Addresses = []string{"127.0.0.1:6379"}
+	if r := c.Redis; r != nil && r.Mode == RedisSingle {
+		fill(doc.mappings["redis"], "addresses", &r.Addresses, []string{"127.0.0.1:6379"})
 	}
 	for name, f := range c.Filters {
 		f.ensureDefaults(doc, join("filters", name), name, c)
@@ -180,14 +179,13 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	given := doc.mappings[path]
 	r.Mode.ensureDefaults(doc, path)
 	fill(given, "backend", &r.Backend, c.Backend)
-	if hasFrontControllers(r.Backend) && r.FrontControllers == nil && !doc.given(path+".front_controllers") {
-		r.FrontControllers = c.FrontControllers
-		if r.FrontControllers == nil && !doc.given("front_controllers") {
-			r.FrontControllers = []string{"/index.php", "/"}
-		}
+	if hasFrontControllers(r.Backend) {
+		scripts := c.FrontControllers
+		fill(doc.mappings[""], "front_controllers", &scripts, []string{"/index.php", "/"})
+		fill(given, "front_controllers", &r.FrontControllers, scripts)
 	}
-	if r.Answer == nil && !r.Pass && !doc.given(path+".answer") {
-		r.Answer = c.Answer
+	if !r.Pass {
+		fill(given, "answer", &r.Answer, c.Answer)
 	}
 	others := OtherMethodsPass
 	if r.Settle != nil || r.requiresKey() {

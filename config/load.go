@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -156,11 +157,7 @@ func decode(tree, overrides map[string]any) (*Config, error) {
 	c := &Config{}
 	for _, k := range keysOf(reflect.TypeFor[Config]()) {
 		// Of each section: what viper has of all is by flat keys, without a filter written as {}.
-		value := v.Get(k.key)
-		if k.key == "rules" {
-			value = tree[k.key]
-		}
-		if value != nil {
+		if value := cmp.Or(v.Get(k.key), tree[k.key]); value != nil {
 			assign(k.in(reflect.ValueOf(c).Elem()), reflect.ValueOf(value))
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -204,39 +205,30 @@ var retriedStatuses = []int{
 func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
 	given := doc.mappings[path]
 	if !byKey && doc.given(path+".forget") && len(o.Forget) > 0 {
-		if o.Statuses == nil && !doc.given(path+".statuses") {
-			o.Statuses = []OnceStatus{"2xx"}
-		}
+		fill(given, "statuses", &o.Statuses, []OnceStatus{"2xx"})
 		return
 	}
-	if o.Scope == nil && !byKey && !doc.given(path+".scope") {
-		o.Scope = OnceParts{OnceHeader + "authorization", OnceHeader + "cookie"}
+	if !byKey {
+		fill(given, "scope", &o.Scope, OnceParts{OnceHeader + "authorization", OnceHeader + "cookie"})
 	}
-	if o.Keep == 0 {
-		o.Keep = o.For
-	}
+	o.Keep = cmp.Or(o.Keep, o.For)
 	if r.IsBy() && !byKey {
 		fill(given, "for", &o.For, onceFor)
 		fill(given, "fingerprint", &o.Fingerprint, FingerprintBody)
 		o.Keep, o.Scope = o.For+onceMeanwhile, OnceParts{}
 	}
-	keyed := slices.Contains(o.By, OnceIdempotencyKey)
 	statuses, fingerprint := []OnceStatus{"2xx"}, FingerprintNone
 	if byKey {
 		statuses = append(statuses, notRetried)
 	}
-	if keyed {
+	if slices.Contains(o.By, OnceIdempotencyKey) {
 		fingerprint = FingerprintBody
 	}
 	fill(given, "fingerprint", &o.Fingerprint, fingerprint)
 	fill(given, "keep", &o.Keep, 24*time.Hour)
-	if o.Statuses == nil && !doc.given(path+".statuses") {
-		o.Statuses = statuses
-	}
+	fill(given, "statuses", &o.Statuses, statuses)
 	fill(given, "max_body", &o.MaxBody, 64<<10)
-	if o.Headers == nil && !doc.given(path+".headers") {
-		o.Headers = []string{"content-type", "location"}
-	}
+	fill(given, "headers", &o.Headers, []string{"content-type", "location"})
 	o.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict})
 	o.Mismatch.ensureDefaults(doc, path+".mismatch", Reply{Status: http.StatusUnprocessableEntity})
 	if !byKey {
