@@ -38,9 +38,7 @@ func (r *reader) freshness(n *yaml.Node, path string) (any, bool) {
 		if d, ok := r.structure(n, reflect.TypeFor[windowMapping](), path)["window"].(time.Duration); ok {
 			return Freshness{Mode: FreshnessWindow, Window: d}, true
 		}
-		if !r.partlyRead[path] && !r.discarded[join(path, "window")] {
-			r.report(path, "is empty: write one of "+freshnessForms)
-		}
+		r.rejectMissing(path, []string{"window"}, "is empty: write one of %s", freshnessForms)
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 		f, problem := freshnessOf(n.Value)
 		if problem == "" {

@@ -94,9 +94,7 @@ func (r *reader) mode(n *yaml.Node, path string) (any, bool) {
 		if s, ok := r.structure(n, modeType, path)[ModeEnforce].(Share); ok {
 			return Mode{Word: ModeEnforce, Share: s}, true
 		}
-		if !r.partlyRead[path] && !r.discarded[join(path, ModeEnforce)] {
-			r.report(path, "is empty: write one of "+modeForms)
-		}
+		r.rejectMissing(path, []string{ModeEnforce}, "is empty: write one of %s", modeForms)
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && !strings.HasSuffix(n.Value, "%"):
 		return Mode{Word: n.Value}, true // the validator checks the word
 	default:
@@ -110,22 +108,16 @@ func (r *reader) share(n *yaml.Node, path string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		values := r.structure(n, shareType, path)
-		if r.partlyRead[path] {
-			break
-		}
-		var s Share
-		var ok bool
-		switch s.Header, ok = values["header"].(string); {
-		case ok && s.Header == "": // the zero value stands for all requests
+		header, has := values["header"].(string)
+		switch {
+		case !has || r.partlyRead[path]:
+			r.rejectMissing(path, []string{"header"}, "says not which header: write {header: x-canary}")
+		case header == "": // the zero value stands for all requests
 			r.report(join(path, "header"), "is empty: give the name of a header")
-			return nil, r.discard(path)
-		case ok:
-			s.Value, _ = values["value"].(string)
-			s.Locks, _ = values["locks"].(bool)
-			return s, true
-		}
-		if !r.discarded[join(path, "header")] {
-			r.report(path, "says not which header: write {header: x-canary}")
+		default:
+			value, _ := values["value"].(string)
+			locks, _ := values["locks"].(bool)
+			return Share{Header: header, Value: value, Locks: locks}, true
 		}
 	case n.Kind == yaml.ScalarNode:
 		orders, problem := hundredths(n.Value)

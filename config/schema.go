@@ -152,11 +152,7 @@ func (b *schemaBuilder) value(t reflect.Type) schema {
 	case reflect.Pointer:
 		return b.value(t.Elem())
 	case reflect.Struct:
-		if _, known := b.defs[t.Name()]; !known {
-			b.defs[t.Name()] = nil // so that a type may contain itself
-			b.defs[t.Name()] = b.object(t)
-		}
-		return schema{"$ref": "#/$defs/" + t.Name()}
+		return b.ref(t)
 	case reflect.Map:
 		return schema{"type": "object", "propertyNames": schema{"pattern": nameForm}, "additionalProperties": b.value(t.Elem())}
 	case reflect.Slice:
@@ -171,22 +167,27 @@ func (b *schemaBuilder) value(t reflect.Type) schema {
 	return schema{"type": []string{"integer", "string"}, "pattern": numberForm}
 }
 
+// ref returns a reference to the schema of a mapping with fixed keys.
+func (b *schemaBuilder) ref(t reflect.Type) schema {
+	if _, known := b.defs[t.Name()]; !known {
+		b.defs[t.Name()] = nil // so that a type may contain itself
+		b.defs[t.Name()] = b.object(t)
+	}
+	return schema{"$ref": "#/$defs/" + t.Name()}
+}
+
 // special returns the schema of a type that a file may have in several forms; nil: it is none.
 func (b *schemaBuilder) special(t reflect.Type) schema {
-	object := func(t reflect.Type) schema {
-		b.defs[t.Name()] = b.object(t)
-		return schema{"$ref": "#/$defs/" + t.Name()}
-	}
 	header := objectOf(schema{"header": text})
 	switch t {
 	case reflect.TypeFor[time.Duration]():
 		return anyOf(schema{"type": "string", "pattern": durationForm}, schema{"const": 0})
 	case freshnessType:
-		return anyOf(schema{"enum": []string{FreshnessWindow, FreshnessNone}}, schema{"type": "string", "pattern": `^\s*(window|none|window\s*:.*|\{\s*window\s*:.*\})\s*$`}, object(reflect.TypeFor[windowMapping]()))
+		return anyOf(schema{"enum": []string{FreshnessWindow, FreshnessNone}}, schema{"type": "string", "pattern": `^\s*(window|none|window\s*:.*|\{\s*window\s*:.*\})\s*$`}, b.ref(reflect.TypeFor[windowMapping]()))
 	case modeType:
-		return anyOf(schema{"enum": []string{ModeEnforce, ModeObserve}}, object(t))
+		return anyOf(schema{"enum": []string{ModeEnforce, ModeObserve}}, b.ref(t))
 	case shareType:
-		return anyOf(schema{"type": "string", "pattern": `^(100(\.00?)?|[0-9]{1,2}(\.[0-9]{1,2})?)%$`}, object(t))
+		return anyOf(schema{"type": "string", "pattern": `^(100(\.00?)?|[0-9]{1,2}(\.[0-9]{1,2})?)%$`}, b.ref(t))
 	case parametersType:
 		return schema{"type": "object", "additionalProperties": text}
 	case queryType:
@@ -194,7 +195,7 @@ func (b *schemaBuilder) special(t reflect.Type) schema {
 	case idsType:
 		return anyOf(b.value(t.Elem()), listOf(b.value(t.Elem())))
 	case learnType:
-		return anyOf(schema{"const": learnTable}, object(t))
+		return anyOf(schema{"const": learnTable}, b.ref(t))
 	case oncePartsType:
 		return anyOf(text, header, listOf(anyOf(text, header)))
 	case onceNamesType:

@@ -84,19 +84,18 @@ type validator struct {
 }
 
 // reject reports a violation at a path, unless the reader discarded the value.
-func (v *validator) reject(path, format string, args ...any) {
-	if !v.unusable(path) {
-		v.report(path, fmt.Sprintf(format, args...))
+func (d *document) reject(path, format string, args ...any) {
+	if !d.unusable(path) {
+		d.report(path, fmt.Sprintf(format, args...))
 	}
 }
 
 // rejectMissing reports that a mapping lacks one of the keys. It reports nothing if the reader
 // could not use a key of the mapping, since the user may have meant one of them.
-func (v *validator) rejectMissing(path string, keys []string, format string, args ...any) {
-	if v.partlyRead[path] || slices.ContainsFunc(keys, func(key string) bool { return v.discarded[join(path, key)] }) {
-		return
+func (d *document) rejectMissing(path string, keys []string, format string, args ...any) {
+	if !d.partlyRead[path] && !slices.ContainsFunc(keys, func(key string) bool { return d.discarded[join(path, key)] }) {
+		d.reject(path, format, args...)
 	}
-	v.reject(path, format, args...)
 }
 
 // without rejects keys of a mapping that are given, or have a value.
