@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -89,21 +88,20 @@ func (v *validator) listenTLS(l *Listen) {
 func (v *validator) served(c *Config) {
 	authz, proc := "", "" // the first keys that need them
 	for i, r := range c.Rules {
-		path := rulePath(i)
-		if r.Lookup != nil {
-			authz = cmp.Or(authz, path+".lookup")
-		}
-		if r.Create != nil {
-			proc = cmp.Or(proc, path+".create")
-			if r.Create.Dedup != nil {
-				authz = cmp.Or(authz, path+".create.dedup")
+		for _, need := range [...]struct {
+			listener *string
+			is       bool
+			key      string
+		}{
+			{&authz, r.Lookup != nil, ".lookup"},
+			{&proc, r.Create != nil, ".create"},
+			{&authz, r.Create != nil && r.Create.Dedup != nil, ".create.dedup"},
+			{&proc, r.Settle != nil, ".settle"},
+			{&proc, r.Once != nil, ".once"},
+		} {
+			if need.is && *need.listener == "" {
+				*need.listener = rulePath(i) + need.key
 			}
-		}
-		if r.Settle != nil {
-			proc = cmp.Or(proc, path+".settle")
-		}
-		if r.Once != nil {
-			proc = cmp.Or(proc, path+".once")
 		}
 	}
 	if c.Listen.Authz == "" && c.Listen.HTTP == "" && authz != "" {
