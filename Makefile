@@ -78,7 +78,7 @@ test-race:
 # they have no race detector themselves. Nor do the ordergates of their stacks, which are started
 # hundreds of times: those of tests/outside and tests/faults have it, and more to do at once.
 test-programs:
-	$(GOTEST) -parallel 6 ./tests
+	$(GOTEST) -parallel 5 ./tests
 
 # The same for attacks, odd requests, a real Redisson, and the servers themselves.
 test-others:
@@ -94,7 +94,7 @@ test-miniredis:
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
-	$(GOTEST) -parallel 4 ./tests -attachment=module
+	$(GOTEST) -parallel 3 ./tests -attachment=module
 
 # The same with AddressSanitizer in the module, in its C and, but for strings, in its Go. It lends the
 # module copies of Envoy's texts, freed when Envoy's may be gone (internal/envoymodule/abi/sanitize.c).
@@ -128,9 +128,9 @@ test-tools:
 # tests find these files up to date (tests/testbed/build.go).
 compile:
 	$(FETCH) $(SERVERS)
-	go build -o .cache/build/cmd-sidecar ./cmd/sidecar
-	go build -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar
-	go build -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule
+	go build -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar & race=$$!; \
+	go build -o .cache/build/cmd-sidecar ./cmd/sidecar && \
+	go build -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule && wait $$race
 
 # Compiles the packages of the later tests, and links none: that go test does each time.
 compile-tests:
