@@ -65,12 +65,12 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// lookup finds the lookup of the orders that a rule settles.
+// lookup notes the lookup that a rule which settles could have.
 func (c *check) lookup(settles *config.Rule) {
 	for i := range c.plan.Needs {
 		if looks := c.plan.Needs[i].Rule; looks.Lookup != nil && haveSameID(looks, settles) {
-			c.find("rule "+settles.Name, "it has no lookup", "an order that does not exist is locked, and leaves its fence in Redis: 17 GB in half a day",
-				"lookup: { filter: "+looks.Lookup.Filter+" }")
+			c.note(fmt.Sprintf("rule %s: it has no lookup, so an order that does not exist is locked, and leaves its fence in Redis (17 GB in half a day of a flood): "+
+				"lookup: { filter: %s } refuses it", settles.Name, looks.Lookup.Filter))
 			return
 		}
 	}
