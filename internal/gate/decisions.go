@@ -199,7 +199,7 @@ func (c *Call) logged(d *Decision) LoggedDecision {
 	switch {
 	case c.NeedsLock && (c.lease != nil || !c.policy.Observe):
 		l.Outcome = c.bracket.outcome.String()
-	case c.policy.Create != nil && !c.mayCreate && !d.Refused:
+	case c.policy.Create != nil && !c.mayCreate && !d.Refused && c.stage != atOpen:
 		l.Outcome = c.create.answer.Outcome().String()
 	}
 	return l

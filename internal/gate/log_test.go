@@ -3,8 +3,10 @@ package gate_test
 import (
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -59,5 +61,57 @@ func TestReportRefusedIsFree(t *testing.T) {
 		g.ReportRefused(log, &gate.Decision{Rule: 2, Verdict: gate.VerdictBusy, ID: "42"}, &order.Request{Method: "POST", Target: "/orders/42/settle", Header: header})
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// journal keeps the decisions that are logged.
+type journal struct{ lines []gate.LoggedDecision }
+
+func (*journal) Wants(int, gate.Action, gate.Verdict) bool { return true }
+
+func (j *journal) Write(l *gate.LoggedDecision) { j.lines = append(j.lines, *l) }
+
+// TestObservedCreateHasNoOutcome has a create go on whose order cannot be read.
+func TestObservedCreateHasNoOutcome(t *testing.T) {
+	t.Parallel()
+	var log journal
+	b := newBench(t, true)
+	b.gate.LogDecisionsTo(&log)
+	b.gate.Open(order.Request{Method: "POST", Target: "/orders%zz", BodyState: order.BodyComplete})
+	for _, l := range log.lines {
+		if l.Outcome != "" {
+			t.Errorf("logged before it was forwarded: %+v", l)
+		}
+	}
+	if len(log.lines) == 0 {
+		t.Error("nothing is logged")
+	}
+}
+
+// TestRequestOfLookupByBody has an order that does not exist in a body that ext_proc reads.
+func TestRequestOfLookupByBody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false)
+	g, err := gate.New([]gate.Policy{{
+		Rule: order.Rule{
+			Name: "find", Methods: []string{"POST"}, Path: "/find",
+			IDs: []order.ID{{In: order.InJSON, Members: []string{"order"}, Format: digits, MaxBody: 100}},
+		},
+		Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
+	}}, b.record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := order.Request{
+		Method: "POST", Target: "/find",
+		Header: order.HeaderList{{"content-type", "application/json"}, {"x-request-id", "4d0e-1"}},
+	}
+	c := g.Open(req)
+	c.On(gate.Event{Kind: gate.Opened})
+	req.Body, req.BodyState = []byte(`{"order":"2"}`), order.BodyComplete
+	step := c.On(gate.Event{Kind: gate.RequestBody, Request: &req})
+	c.Start(t.Context(), step.Work, func(e gate.Event) { step = c.On(e) })
+	if step.Do != gate.Refuse || !slices.Contains(c.LogArgs(), any("4d0e-1")) {
+		t.Errorf("step %v, logged with %v", step.Do, c.LogArgs())
 	}
 }

@@ -44,8 +44,11 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 		req.BodyState == order.BodyComplete {
 		c.bodyIDs, c.counted = cloneIDs(m), hasVerdict(req.Header, VerdictMaybe)
 	}
-	if c.policy.HasCalls() || c.bodyIDs != nil || m.Result == order.NeedsBody {
+	switch {
+	case c.policy.HasCalls():
 		c.line = lineOf(req)
+	case c.bodyIDs != nil, m.Result == order.NeedsBody:
+		c.line, c.requestID = lineOf(req), strings.Clone(requestID(req.Header))
 	}
 	// Screen gives the verdict on a lookup. A reload may have replaced its rules since. So Open refuses
 	// unreadable requests by its own rules.
