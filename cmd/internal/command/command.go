@@ -38,6 +38,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	root := &cobra.Command{
 		Use:           "ordergate",
 		Short:         "Guards order services behind Envoy: lookups, creates and settlements",
+		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
@@ -53,8 +54,9 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usageError{errors.New(strings.Replace(err.Error(), "strconv.ParseInt: parsing ", "", 1))}
+	root.SetVersionTemplate("ordergate {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{errors.New(cmd.CommandPath() + ": " + strings.Replace(err.Error(), "strconv.ParseInt: parsing ", "", 1))}
 	})
 	root.PersistentFlags().StringVar(&env.file, "config", defaultFile, "the configuration file")
 	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), configCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), bundleCommand(env), healthCommand(env), versionCommand(env))

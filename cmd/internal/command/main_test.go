@@ -58,10 +58,11 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"no command", nil, exitUsage, "Guards order services", "which command?", 1},
 		{"unknown command", []string{"sevre"}, exitUsage, "", `unknown argument "sevre"`, 1},
-		{"unknown flag", []string{"check", "--colour"}, exitUsage, "", "unknown flag: --colour", 1},
+		{"unknown flag", []string{"check", "--colour"}, exitUsage, "", "ordergate check: unknown flag: --colour\n", 1},
 		{"surplus argument", []string{"check", "file"}, exitUsage, "", `unknown argument "file"`, 1},
 		{"help", []string{"--help"}, exitDone, "Guards order services", "", 0},
 		{"version", []string{"version"}, exitDone, "ordergate ", "", 0},
+		{"version as a flag", []string{"--version"}, exitDone, "ordergate " + versionText() + "\n", "", 0},
 		{"version as JSON", []string{"version", "--json"}, exitDone, `{"arch":"`, "", 0},
 		{"good file", []string{"check", "--config", good}, exitDone, "", "", 0},
 		{"no variable", []string{"check", "--config", noVariable}, exitDone, "", "", 0},
