@@ -58,7 +58,6 @@ func TestEnvoyFlags(t *testing.T) {
 		{"no number", []string{"--connections", "many"}, `invalid argument "many" for "--connections" flag: "many": invalid syntax`},
 		{"out", []string{"--check", "envoy.yaml", "--out", "envoy.yaml"}, "--check prints no configuration: leave out --out"},
 		{"no file", []string{"--config", "ordergate.yaml"}, "reading configuration ordergate.yaml: no such file or directory (ordergate init writes one, and --config names another)"},
-		{"file", []string{"--config", "nowhere.yaml"}, "reading configuration nowhere.yaml: no such file or directory\n"},
 		{"rules", []string{"--config", writeConfig(t, "rules: []\n")}, "no rule of the file needs ordergate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,7 +99,6 @@ func TestEnvoyCheck(t *testing.T) {
 		{"envoy.yaml", "", ""},
 		{"envoy-module.yaml", "", ""},
 		{changed, "filter envoy.filters.http.ext_authz: encode_raw_headers is not true\n  so:    two lines of one header", "envoy.yaml does not fit ordergate.yaml: differences: 1"},
-		{"nowhere.yaml", "", "envoy --check: open nowhere.yaml: no such file"},
 		{"http://127.0.0.1:1", "", "asking http://127.0.0.1:1/config_dump?include_eds: dial tcp 127.0.0.1:1: connect: connection refused"},
 		{"127.0.0.1:1", "", "asking http://127.0.0.1:1/config_dump?include_eds: dial tcp 127.0.0.1:1: connect: connection refused"},
 		{"http://", "", "is no address"},

@@ -80,7 +80,7 @@ func TestFilterSnapshotCommand(t *testing.T) {
 		{"inspect", []string{"inspect", path}, good, exitDone, "all checksums are right", ""},
 		{"inspect, as JSON", []string{"inspect", path, "--json"}, good, exitDone, `"label": "all/0"`, ""},
 		{"inspect what is damaged", []string{"inspect", bad}, good, exitFailed, "", "inspect: snapshot " + bad + " is damaged: "},
-		{"inspect nothing", []string{"inspect", path + "2"}, good, exitFailed, "", "no such file"},
+		{"inspect nothing", []string{"inspect", path + "2"}, good, exitUsage, "", "no such file"},
 		{"inspect, which", []string{"inspect"}, good, exitUsage, "", "want one file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -73,7 +74,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	fmt.Fprintln(stderr, err)
 	systemd.Failed(err)
 	var usage usageError
-	if errors.As(err, &usage) {
+	var asked *net.OpError // of a socket that is not there
+	if errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) && !errors.As(err, &asked) {
 		return exitUsage
 	}
 	return exitFailed

@@ -48,6 +48,7 @@ func TestCommandLine(t *testing.T) {
 		}
 		return writeConfig(t, "filters: {orders: {sources: [db]}}\nsources:\n  db: {kind: "+kind+", dsn_file: "+path+", table: t, id_column: id}\nredis: {}\n")
 	}
+	absent := filepath.Join(t.TempDir(), "nowhere", "file")
 	tests := []struct {
 		name   string
 		args   []string
@@ -73,6 +74,15 @@ func TestCommandLine(t *testing.T) {
 		{"no DSN of PostgreSQL", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@[/x")}, exitUsage, "", "sources.db.dsn_file: postgres table t: the DSN is malformed", 1},
 		{"a good DSN", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@127.0.0.1:1/x")}, exitDone, "", "", 0},
 		{"missing file", []string{"check", "--config", "nowhere.yaml"}, exitUsage, "", "nowhere.yaml", 1},
+		{"no folder of a missing file", []string{"envoy", "--config", good, "--out", absent}, exitUsage, "", absent, 1},
+		{"missing configuration of Envoy", []string{"envoy", "--config", good, "--check", absent}, exitUsage, "", absent, 1},
+		{"missing log", []string{"replay", "--config", good, absent}, exitUsage, "", absent, 1},
+		{"missing orders of a log", []string{"replay", "--config", good, "--csv", absent, good}, exitUsage, "", absent, 1},
+		{"missing IDs", []string{"load", "--config", writeConfig(t, serving), "--filter", "orders", "--csv", absent}, exitUsage, "", absent, 1},
+		{"missing sample", []string{"filter", "size", "--ids", "1000", "--sample", absent}, exitUsage, "", absent, 1},
+		{"missing body", []string{"explain", "--config", good, "-d", "@" + absent, "POST /orders"}, exitUsage, "", absent, 1},
+		{"no folder of a report", []string{"bundle", "--config", good, "--out", absent}, exitUsage, "", absent, 1},
+		{"no socket", []string{"health", "--config", writeConfig(t, "listen: {admin: \"unix:"+absent+"\"}\n"+strings.SplitN(serving, "\n", 3)[2])}, exitFailed, "", "", 1},
 		{"bad file", []string{"check", "--config", bad}, exitUsage, "", ":1: locks.a.lease: ", 5},
 		{"serve a bad file", []string{"serve", "--config", bad}, exitUsage, "", ":2: rules[0]: ", 5},
 		{"log level", []string{"serve", "--config", good, "--log-level", "loud"}, exitUsage, "", `"loud" is not one of`, 1},
