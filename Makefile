@@ -15,7 +15,8 @@ SERVERS := all caddy differential shops redisson kafka redisbloom bench gateway 
 # see what the test's child processes read: the sources of the ordergate that a test has
 # compiled, say. So results of tests that may start a process are never taken from the
 # cache. tools/makefile_test.py holds this file to it.
-GOTEST := go test -count=1 -timeout 20m -vet=off -ldflags='-s -w'
+STRIPPED := -ldflags='-s -w'
+GOTEST := go test -count=1 -timeout 20m -vet=off $(STRIPPED)
 
 # One clone uses the packages that another one compiled.
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
@@ -128,9 +129,9 @@ test-tools:
 # tests find these files up to date (tests/testbed/build.go).
 compile:
 	$(FETCH) $(SERVERS)
-	go build -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar & race=$$!; \
-	go build -o .cache/build/cmd-sidecar ./cmd/sidecar && \
-	go build -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule && wait $$race
+	go build $(STRIPPED) -race -o .cache/build/cmd-sidecar-race ./cmd/sidecar & race=$$!; \
+	go build $(STRIPPED) -o .cache/build/cmd-sidecar ./cmd/sidecar && \
+	go build $(STRIPPED) -buildmode=c-shared -o .cache/build/module/libordergate.so ./cmd/envoymodule && wait $$race
 
 # Compiles the packages of the later tests, and links none: that go test does each time.
 compile-tests:

@@ -9,15 +9,18 @@ import (
 	"strings"
 )
 
+// stripped leaves out what only debuggers read, which takes a third of the linker's time.
+const stripped = "-ldflags=-s -w"
+
 // Build compiles the command of a package, such as "./cmd/sidecar", with the
 // race detector if asked, and returns the path of the binary below .cache/bin.
 // It is quick when nothing changed, and safe when several processes build or
 // run the same command: they wait for each other, and the binary is replaced
 // in one step.
 func (b *Bed) Build(ctx context.Context, pkg string, race bool) (string, error) {
-	name, flags := strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"), []string(nil)
+	name, flags := strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"), []string{stripped}
 	if race {
-		name, flags = name+"-race", []string{"-race"}
+		name, flags = name+"-race", append(flags, "-race")
 	}
 	binary, err := b.build(ctx, pkg, name, flags)
 	if err != nil {

@@ -17,9 +17,9 @@ const moduleFile = "libordergate.so"
 // detector: that finds no room for itself in a process that has begun. With ENVOY_VERSION=asan
 // it has AddressSanitizer (make test-asan).
 func (b *Bed) Module(ctx context.Context) (string, error) {
-	dir, flags := "module", []string{"-buildmode=c-shared"}
+	dir, flags := "module", []string{"-buildmode=c-shared", stripped}
 	if os.Getenv("ENVOY_VERSION") == "asan" {
-		dir, flags = "module-asan", append(flags, "-asan")
+		dir, flags = "module-asan", []string{"-buildmode=c-shared", "-asan"}
 	}
 	library, err := b.build(ctx, "./cmd/envoymodule", filepath.Join(dir, moduleFile), flags)
 	if err != nil {
