@@ -40,7 +40,6 @@ func onSingleAndCluster(t *testing.T, gate func(string) string, test func(*testi
 		test(t, s, b, s.redis)
 	})
 	t.Run("cluster", func(t *testing.T) {
-		needsSidecar(t, "one Redis or many, they lie behind the gate")
 		t.Parallel()
 		bed, b := bedtest.New(t), newBackend(t)
 		cluster := bed.Cluster()

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,9 +122,6 @@ func TestLocksAttacked(t *testing.T) {
 	t.Parallel()
 	for _, tt := range attackedLocks {
 		t.Run(tt.name, func(t *testing.T) {
-			if !slices.Contains([]string{"exclusive", "batch", "limit"}, tt.name) {
-				needsSidecar(t, "other kinds of locks are alike to Envoy")
-			}
 			t.Parallel()
 			most := 1
 			if strings.Contains(tt.lock, "permits") {
