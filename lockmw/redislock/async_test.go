@@ -3,13 +3,17 @@ package redislock
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -198,5 +202,79 @@ func TestReleaseAsync(t *testing.T) {
 				t.Errorf("the release of what another program has overwritten: %v", err)
 			}
 		})
+	})
+}
+
+// blockingLog is a log whose reader stands still.
+type blockingLog struct {
+	slog.Handler
+	block func()
+}
+
+func (l blockingLog) Handle(context.Context, slog.Record) error {
+	l.block()
+	return nil
+}
+
+// TestErrorsMayBlock has as many callers block on their errors as there are goroutines that serve all.
+func TestErrorsMayBlock(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		busy := func(keys ...string) func(*Locker, *Lease, func(error)) {
+			return func(l *Locker, _ *Lease, then func(error)) {
+				l.AcquireAsync(t.Context(), keys, func(_ *Lease, err error) { then(err) })
+			}
+		}
+		lost := func(_ *Locker, lease *Lease, then func(error)) { lease.ReleaseAsync(t.Context(), then) }
+		for _, tc := range []struct {
+			name  string
+			kind  Kind
+			fails func(l *Locker, lost *Lease, then func(error))
+			log   bool // what blocks
+		}{
+			{name: "busy", kind: Exclusive, fails: busy("k")},
+			{name: "one of several is busy", kind: Write, fails: busy("k", "other")},
+			{name: "lost", kind: Exclusive, fails: lost},
+			{name: "lost, which is logged", kind: Exclusive, fails: lost, log: true},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				defer c.FlushDB(t.Context())
+				begun, opened := make(chan struct{}, redisbatch.MaxWorkers), make(chan struct{})
+				block, opts := func() { begun <- struct{}{}; <-opened }, Options{Kind: tc.kind}
+				if tc.log {
+					opts.Logger = slog.New(blockingLog{slog.NewTextHandler(io.Discard, nil), block})
+				}
+				l := newLocker(t, c, opts)
+				acquire(t, newLocker(t, c, Options{Kind: tc.kind}), "k")
+				var leases []*Lease
+				for _, key := range names("lost", redisbatch.MaxWorkers) {
+					leases = append(leases, acquire(t, l, key))
+					bedtest.Check(t, c.Del(t.Context(), key).Err())
+				}
+				var ended sync.WaitGroup
+				for _, lease := range leases {
+					ended.Add(1)
+					tc.fails(l, lease, func(err error) {
+						defer ended.Done()
+						if err == nil {
+							t.Error("it did not fail")
+						}
+						if !tc.log {
+							block()
+						}
+					})
+					bedtest.Receive(t, "the error", begun)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				lease, err := l.Acquire(ctx, "free")
+				close(opened)
+				ended.Wait()
+				if err != nil {
+					t.Fatalf("another call: %v", err)
+				}
+				release(t, lease)
+			})
+		}
 	})
 }

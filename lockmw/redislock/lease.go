@@ -183,7 +183,7 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 // ReleaseAsync is Release for a caller that must not block. It calls then once, with what Release would
-// return, in a goroutine that may serve others, so then must not block.
+// return: nil in a goroutine that may serve others, so then must not block, and an error in one of its own.
 func (l *Lease) ReleaseAsync(ctx context.Context, then func(error)) {
 	locker, p := l.locker, &l.parts[0]
 	n := locker.nodes[0]
@@ -193,13 +193,23 @@ func (l *Lease) ReleaseAsync(ctx context.Context, then func(error)) {
 	}
 	if s := l.stores(); s != nil {
 		n.batcher.Start(ctx, locker.releaseStoringCall(n, p, s), func(r int64, err error) {
-			then(l.finished("releasing", locker.releasedStoring(p, released(r), err)))
+			l.endRelease(locker.releasedStoring(p, released(r), err), then)
 		})
 		return
 	}
 	n.batcher.Start(ctx, locker.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
-		then(l.finished("releasing", locker.releasedPart(p, released(r), err)))
+		l.endRelease(locker.releasedPart(p, released(r), err), then)
 	})
+}
+
+// endRelease calls then. What follows an error may block: it is logged first.
+func (l *Lease) endRelease(err error, then func(error)) {
+	end := func() { then(l.finished("releasing", err)) }
+	if err != nil {
+		go end()
+		return
+	}
+	end()
 }
 
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with

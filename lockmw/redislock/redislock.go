@@ -260,7 +260,8 @@ func (l *Locker) AcquireAsync(ctx context.Context, keys []string, then func(*Lea
 	l.acquire(ctx, keys, o, then)
 }
 
-// acquire acquires locks. It calls then once, as take does.
+// acquire acquires locks. It calls then once: with a lease as take does, and with an error as AcquireAll or
+// AcquireAsync does.
 func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, then func(*Lease, error)) {
 	if len(keys) > 1 {
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
@@ -275,6 +276,10 @@ func (l *Locker) acquire(ctx context.Context, keys []string, o AcquireOption, th
 			err = fmt.Errorf("acquiring lock %s: %w", keys[0], err)
 		default:
 			err = fmt.Errorf("acquiring %d locks: %w", len(keys), err)
+		}
+		if err != nil && !o.blocks {
+			go then(nil, err) // what follows an error may block
+			return
 		}
 		then(lease, err)
 	}

@@ -39,6 +39,9 @@ func (l *Locker) try(ctx context.Context, key, owner string, o AcquireOption) (a
 	}
 	asked := time.Now()
 	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner, o))
+	if err == nil && n > 0 {
+		err = l.unusable(ctx, asked)
+	}
 	return l.tried(ctx, key, owner, asked, n, err)
 }
 
@@ -51,22 +54,21 @@ func (l *Locker) tryAsync(ctx context.Context, key, owner string, o AcquireOptio
 	}
 	asked := time.Now()
 	l.nodes[0].batcher.Start(ctx, l.acquireCall(key, owner, o), func(n int64, err error) {
-		if err == nil && n > 0 && l.unusable(ctx, asked) != nil {
-			go func() { then(l.tried(ctx, key, owner, asked, n, nil)) }() // it asks Redis again
-			return
+		if err == nil && n > 0 {
+			if err = l.unusable(ctx, asked); err != nil {
+				go func() { then(l.tried(ctx, key, owner, asked, n, err)) }() // it asks Redis again
+				return
+			}
 		}
 		then(l.tried(ctx, key, owner, asked, n, err))
 	})
 }
 
-// tried returns the result of a call that asked Redis for a lock. A lease is counted from before the call
-// was sent: Redis counts from when it arrived, so ours ends first.
+// tried returns the result of a call that asked Redis for a lock; err is also why its grant is unusable. A lease
+// is counted from before the call was sent: Redis counts from when it arrived, so ours ends first.
 func (l *Locker) tried(ctx context.Context, key, owner string, asked time.Time, n int64, err error) (answer, error) {
 	if found := asStored(err); found != nil {
 		return answer{}, found
-	}
-	if err == nil && n > 0 {
-		err = l.unusable(ctx, asked)
 	}
 	if err != nil {
 		l.rollbackAcquire(ctx, key, owner, err)

@@ -79,8 +79,8 @@ type wait struct {
 }
 
 // take takes one lock for a new owner. It asks Redis, in the caller's goroutine if that may block, and waits
-// without one. It calls then once: with an error in the caller's goroutine or in one of its own, and with a
-// lease in any, which then must not block.
+// without one. It calls then once: with a stored answer in the caller's goroutine or in one of its own, and with
+// anything else in any, where then must not block.
 //
 // Redis puts a caller to which it refuses a fair lock into the queue of the lock. So such a caller
 // joins our queue first and leaves it last: no more callers of this Locker are in Redis's queue
