@@ -269,8 +269,17 @@ func (q *Explainer) ExplainBy(ctx context.Context, by *Prepared) (*Explanation, 
 
 // Judge returns the gate's decision on a request, without its filter and locks if they decide.
 func Judge(ctx context.Context, g *gate.Gate, req order.Request) (gate.Decision, order.Match, *gate.Call) {
-	d, m := g.Screen(ctx, req), g.Match(req)
 	call := g.Open(req)
+	seen := req
+	if req.BodyState == order.BodyComplete && len(req.Body) == 0 { // ext_authz does not see that there is none
+		seen.BodyState = order.BodyUnseen
+	}
+	d := g.Screen(ctx, seen)
+	if d.Reason == order.NoReason {
+		seen = req
+		d = g.Screen(ctx, seen)
+	}
+	m := g.Match(seen)
 	if d.Reason == order.NoReason && call.Decision.Reason != order.NoReason { // of its key, or its headers
 		d.Reason, d.Verdict = call.Decision.Reason, call.Decision.Verdict
 	}

@@ -92,6 +92,7 @@ func TestExplainVerdicts(t *testing.T) {
 		{"POST /orders", []string{key}, "unavailable acquired replayed duplicate mismatch in_use"},
 		{"POST /orders", nil, "none"},
 		{"PUT /orders/1", nil, "busy unavailable acquired"},
+		{"PUT /orders/1", []string{"content-type: application/json", "content-encoding: gzip"}, "ambiguous"},
 		{"POST /headers/1", []string{"x-day: mon", "x-store: 1"}, "busy unavailable overloaded acquired not_ready"},
 		{"POST /headers/1", nil, "invalid"},
 		{"POST /headers-watched/1", nil, "invalid"},
