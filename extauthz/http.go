@@ -191,7 +191,7 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	if d.Refused {
 		replies.gate.ReportRefused(h.log, &d, &req)
 	} else {
-		replies.gate.PassedAny()
+		replies.gate.PassedHTTP(&d)
 	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:

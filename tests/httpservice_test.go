@@ -109,6 +109,9 @@ func TestEnvoyOverHTTP(t *testing.T) {
 		t.Errorf("%s is %s, want 3", line, s.metric(line))
 	}
 
+	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+	s.wantLogged("level=WARN", "pass listen.http, and none reaches ext_proc", "rule=commission-settle", "do=", "see=")
+
 	s.gate.Kill()
 	s.must("GET", "/orders/77", "").want(t, 200, "")
 }

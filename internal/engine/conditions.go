@@ -111,24 +111,27 @@ const unattached = "have Envoy's filter ext_proc stand behind ext_authz, on the 
 // watchAttachment logs that requests of a rule do not reach ext_proc, until ctx ends.
 func (m *Engine) watchAttachment(ctx context.Context) {
 	const path, over = "the backend gets them with the path /.ordergate/not-bracketed", "no more requests fail to reach ext_proc"
-	none, few := make(map[string]*recurring.Problem), make(map[string]*recurring.Problem) // by rule
-	note := func(problems map[string]*recurring.Problem, rule string, level slog.Level, comes string) {
+	none, few, unlocked := make(map[string]*recurring.Problem), make(map[string]*recurring.Problem), make(map[string]*recurring.Problem) // by rule
+	note := func(problems map[string]*recurring.Problem, rule string, level slog.Level, comes, todo string) {
 		if problems[rule] == nil {
-			problems[rule] = recurring.New(m.log.With("rule", rule), level, comes+path, over,
-				runbook.Attachment.Do(unattached))
+			problems[rule] = recurring.New(m.log.With("rule", rule), level, comes, over, runbook.Attachment.Do(todo))
 		}
 		problems[rule].Note()
 	}
 	for range wait.Every(ctx, time.Second) {
 		m.Gate().Unattached(func(rule string, isFew bool) {
 			if isFew {
-				note(few, rule, slog.LevelWarn, "requests have passed ext_authz, and have not reached ext_proc. Unless their clients have left, ")
+				note(few, rule, slog.LevelWarn, "requests have passed ext_authz, and have not reached ext_proc. Unless their clients have left, "+path, unattached)
 			} else {
-				note(none, rule, slog.LevelError, "requests of a rule pass ext_authz, and none reaches ext_proc: ")
+				note(none, rule, slog.LevelError, "requests of a rule pass ext_authz, and none reaches ext_proc: "+path, unattached)
 			}
 		})
+		m.Gate().Unlocked(func(rule string) {
+			note(unlocked, rule, slog.LevelWarn, "requests of a rule pass listen.http, and none reaches ext_proc: the backend gets them without a lock",
+				"send the requests of all rules that settle, lock or store answers through an Envoy with ext_proc")
+		})
 	}
-	for _, problems := range []map[string]*recurring.Problem{none, few} {
+	for _, problems := range []map[string]*recurring.Problem{none, few, unlocked} {
 		for _, p := range problems {
 			p.Drop()
 		}

@@ -44,6 +44,9 @@ func isRead(method string) bool { return method == http.MethodGet || method == h
 // Arrived reports that a request of the rule has reached ext_proc, rightly if it is sealed or ext_authz is
 // off for it. Another one has not passed ext_authz before, unless the rule only observes.
 func (g *Gate) Arrived(rule int, req *order.Request, rightly bool) {
+	if !g.streamed.Load() {
+		g.streamed.Store(true)
+	}
 	if rule < 0 || !rightly && !g.policies[rule].Observe {
 		return
 	}
@@ -77,10 +80,33 @@ func (g *Gate) Passed(d *Decision, req *order.Request, gone bool) {
 	if gone {
 		a.begin()
 	} else {
-		now := g.now().UnixNano()
-		a.latest.Store(now)
-		if a.passed.Add(1) == 1 {
-			a.since.Store(now)
+		a.pass(g.now())
+	}
+}
+
+func (a *attachment) pass(now time.Time) {
+	a.latest.Store(now.UnixNano())
+	if a.passed.Add(1) == 1 {
+		a.since.Store(now.UnixNano())
+	}
+}
+
+// PassedHTTP reports that a request passes a check over plain HTTP. It is not sealed, so the backend
+// gets it without a lock if no ext_proc stands behind.
+func (g *Gate) PassedHTTP(d *Decision) {
+	g.PassedAny()
+	if d.Rule >= 0 && g.policies[d.Rule].HasLock() && !g.streamed.Load() {
+		g.unsealed[d.Rule].pass(g.now())
+	}
+}
+
+// Unlocked calls report for each rule with a lock of which more requests than before have passed a
+// check over plain HTTP, while no request at all has reached ext_proc.
+func (g *Gate) Unlocked(report func(rule string)) {
+	for rule := range g.unsealed {
+		a := &g.unsealed[rule]
+		if passed, _ := a.missing(g.now()); passed > 0 && !g.streamed.Load() && a.reported.Swap(passed) != passed {
+			report(g.policies[rule].Rule.Name)
 		}
 	}
 }

@@ -97,6 +97,34 @@ func TestAttachment(t *testing.T) {
 	}
 	after("none outside of the rule's share arrives sealed", 3*time.Second, "", false)
 
+	plain := func(g *gate.Gate, what string, wait time.Duration, want string) {
+		t.Helper()
+		now = now.Add(wait)
+		got := ""
+		g.Unlocked(func(rule string) { got += rule })
+		if got != want || g.IsUnattached() {
+			t.Errorf("%s: reported %q, want %q; unattached %t", what, got, want, g.IsUnattached())
+		}
+	}
+	alone, err := gate.New([]gate.Policy{
+		{Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/new.php"}, Create: &gate.Create{}},
+		{Rule: order.Rule{Name: "pay", Methods: []string{"POST"}, Path: "/pay.php"}, Settle: &gate.Settle{}},
+	}, gatetest.Silent{}, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rule := -1; rule < 2; rule++ {
+		alone.PassedHTTP(&gate.Decision{Rule: rule})
+	}
+	plain(alone, "ext_proc may still get it", 2*time.Second, "")
+	plain(alone, "a settlement without ext_proc", time.Second, "pay")
+	plain(alone, "the same", time.Second, "")
+	alone.PassedHTTP(&gate.Decision{Rule: 1})
+	plain(alone, "another", 0, "pay")
+	alone.Arrived(-1, request("GET"), false)
+	alone.PassedHTTP(&gate.Decision{Rule: 1})
+	plain(alone, "an Envoy with ext_proc", 3*time.Second, "")
+
 	if g.Seals(&gate.Decision{Rule: -1}) {
 		t.Error("a request without a rule is sealed")
 	}

@@ -227,6 +227,8 @@ type Gate struct {
 	now      func() time.Time
 
 	attachments [][]attachment  // by rule: of the reads and of the writes of each page
+	unsealed    []attachment    // by rule: of what has passed a check over plain HTTP
+	streamed    atomic.Bool     // a request has reached ext_proc
 	passed      atomic.Bool     // a request has passed ext_authz
 	refusals    *RecentRefusals // nil: none are kept
 	decisions   DecisionLog     // nil: there is none
@@ -254,7 +256,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{problems: NewProblems(slog.New(slog.DiscardHandler)), describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies))}
+	g := &Gate{problems: NewProblems(slog.New(slog.DiscardHandler)), describes: true, table: table, policies: policies, record: record, now: now, attachments: make([][]attachment, len(policies)), unsealed: make([]attachment, len(policies))}
 	g.encodedActions = make([][Actions][]byte, len(policies))
 	for i := range policies {
 		g.encodedActions[i] = encodeActions(policies[i].Rule.Name)
