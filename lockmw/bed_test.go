@@ -152,6 +152,44 @@ func (b *bed) wantDid(want string) {
 	bedtest.Eventually(b.t, want, func() bool { return b.did.Short() == want })
 }
 
+// servedLock notes when a caller has taken its lock.
+type servedLock struct {
+	*gatetest.Lock
+	served chan struct{}
+}
+
+func (l servedLock) Acquire(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) {
+	l.Lock.Acquire(ctx, request, func(lease gate.Lease, err error) {
+		then(lease, err)
+		close(l.served)
+	})
+}
+
+// stuckStream is a stream whose client reads nothing.
+type stuckStream struct {
+	extproc.ExternalProcessor_ProcessServer
+	ctx     context.Context
+	in      chan *extproc.ProcessingRequest
+	sending chan struct{}
+}
+
+func (s *stuckStream) Context() context.Context { return s.ctx }
+
+func (s *stuckStream) Recv() (*extproc.ProcessingRequest, error) {
+	select {
+	case msg := <-s.in:
+		return msg, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *stuckStream) Send(*extproc.ProcessingResponse) error {
+	s.sending <- struct{}{}
+	<-s.ctx.Done()
+	return s.ctx.Err()
+}
+
 func headersOf(pairs ...string) *extproc.HttpHeaders {
 	h := &extproc.HttpHeaders{Headers: &corev3.HeaderMap{}}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -3,6 +3,7 @@ package lockmw
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -22,6 +23,7 @@ type exchange struct {
 	req        *order.Request // its headers; nil: they are no longer needed
 	acquiring  sync.WaitGroup // done when the wait for the lock has ended
 	since      time.Time      // the time at which it began
+	crowded    atomic.Bool    // a message has arrived since, whose reply the client may not take up
 
 	mu sync.Mutex // held during each event of the call, and while the reply to it is sent
 	// The handler's goroutine alone changes asked, and reads it and what it has set of the call without mu.
@@ -47,6 +49,7 @@ func (x *exchange) run() {
 
 // onMessage reports a message of Envoy's. It reports whether no later one matters.
 func (x *exchange) onMessage(msg *extproc.ProcessingRequest) (done bool) {
+	x.crowded.Store(true)
 	switch m := msg.GetRequest().(type) {
 	case *extproc.ProcessingRequest_RequestBody:
 		if x.asked {
@@ -117,16 +120,21 @@ func (x *exchange) step(e gate.Event, msg *extproc.ProcessingRequest) (step gate
 }
 
 // begin begins work that Envoy does not wait for. Its event arrives in another goroutine, or before Start
-// returns, and is handled there: the reply to it fits into the window of a stream.
+// returns, and is handled there: the first reply to a request fits into the window of its stream.
 func (x *exchange) begin(w gate.Work) {
 	switch w {
 	case gate.Acquire:
 		x.since = time.Now()
 		x.acquiring.Add(1)
 		x.req = nil // not to be kept for as long as it waits
+		x.crowded.Store(false)
 		x.call.Start(x.stream.Context(), gate.Acquire, func(e gate.Event) {
-			defer x.acquiring.Done()
-			x.on(e, nil)
+			end := func() { defer x.acquiring.Done(); x.on(e, nil) }
+			if x.crowded.Load() {
+				go end()
+				return
+			}
+			end()
 		})
 	case gate.Watch:
 		x.call.Start(x.stream.Context(), gate.Watch, func(e gate.Event) { x.on(e, nil) })

@@ -1,10 +1,12 @@
 package lockmw
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -12,6 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -210,6 +215,30 @@ func TestAnswerWhileWaiting(t *testing.T) {
 	b.wantDid("acquire 42")
 	s.say(answered("408", "stream_idle_timeout"))
 	b.wantDid("acquire 42, gave up")
+}
+
+// TestStuckClient has a client take up no replies while it waits: that delays no one else's lock.
+func TestStuckClient(t *testing.T) {
+	b := newBed(t)
+	l := servedLock{b.lock, make(chan struct{})}
+	rule := order.Rule{
+		Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
+		IDs: []order.ID{{In: order.InPath, Name: "id", Format: order.Format{Kind: order.Digits, Min: 1, Max: 19}}},
+	}
+	g, err := gate.New([]gate.Policy{{Rule: rule, Settle: &gate.Settle{Lock: l}}}, gatetest.Silent{}, time.Now)
+	bedtest.Check(t, err)
+	b.server.Use(g)
+	ctx, leave := context.WithCancel(t.Context())
+	s := &stuckStream{ctx: ctx, in: make(chan *extproc.ProcessingRequest, 2), sending: make(chan struct{}, 2)}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = b.server.Process(s) }()
+	s.in <- settle()
+	b.wantDid("acquire 42")
+	s.in <- bodyPart(false)
+	bedtest.Receive(t, "a reply", s.sending)
+	b.lock.Grants <- nil
+	defer func() { leave(); <-ended }()
+	bedtest.Receive(t, "the locker to be free for others", l.served)
 }
 
 func TestCreate(t *testing.T) {
