@@ -39,8 +39,8 @@ func TestRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "plot.svg")
 	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-time", "100ms", "-window", benchtest.LongWindow, "-plot", file}, &stdout, &stderr))
-	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 29 {
-		t.Errorf("%d measurements, want 29: %s", got, &stderr)
+	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 30 {
+		t.Errorf("%d measurements, want 30: %s", got, &stderr)
 	}
 	const figures = ` +\d+ +[0-9.]+ +[0-9.]+ `
 	benchtest.Rows(t, stdout.String(),

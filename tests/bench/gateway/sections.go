@@ -9,6 +9,7 @@ const (
 	nameEnvoy      = "Envoy, no gate"
 	nameDirect     = "Envoy, direct response"
 	nameNoop       = "Envoy, no-op sidecar"
+	nameNoopAll    = "Envoy, no-op, all messages"
 	nameNoopModule = "Envoy, no-op module"
 	nameAuthz      = "ordergate, sidecar"
 	nameAuthzNone  = "ordergate, sidecar, none"
@@ -88,12 +89,14 @@ func pass(s *servers) section {
 }
 
 const settleNote = `POST /orders/{id}/settle of distinct orders, each with a lock of its own. The sidecars
-have ext_proc on the way, and one row ext_authz before it; the no-op takes no lock. nginx's lock is SET
+have ext_proc on the way, and one row ext_authz before it; the no-op takes no lock. With all messages
+it asks Envoy for the request's body and for the end of the answer, as ordergate does. nginx's lock is SET
 NX PX with a script that gives it back: no fence, no renewal, and it is given back
 after every outcome of the call.`
 
 // settle compares brackets.
 func settle(s *servers) section {
+	bases := []string{nameEnvoy, nameNoopAll, nameLua}
 	return section{
 		name: "settle", title: "Settling distinct orders", note: settleNote,
 		load: load{
@@ -103,6 +106,7 @@ func settle(s *servers) section {
 		contenders: []contender{
 			{name: nameEnvoy, on: &s.envoy, want: passed},
 			{name: nameNoop, bases: []string{nameEnvoy}, on: &s.noopPasses, want: passed},
+			{name: nameNoopAll, bases: []string{nameEnvoy, nameNoop}, on: &s.noopAll, want: passed},
 			{name: nameAuthz, bases: bases, on: &s.authz, want: passed},
 			{name: nameAuthzTwice, bases: bases, on: &s.authzTwice, want: passed},
 			{name: nameModule, bases: bases, on: &s.module, want: passed},

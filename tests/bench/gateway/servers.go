@@ -47,6 +47,7 @@ type servers struct {
 
 	envoy, direct           gateway
 	noopPasses, noopRefuses gateway
+	noopAll                 gateway // asks for all of a settlement
 	noopModule              gateway
 	authz, authzNone        gateway
 	authzTwice              gateway // through both filters
@@ -72,8 +73,9 @@ func (s *servers) start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, one := range []func(context.Context) error{
 		s.startPlain,
-		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopPasses, false) },
-		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopRefuses, true) },
+		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopPasses, "refuse: false") },
+		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopRefuses, "refuse: true") },
+		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopAll, "all: true") },
 		s.startNoopModule,
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, s.window) },
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzNone, noWindow) },
@@ -138,8 +140,8 @@ func (s *servers) startPlain(ctx context.Context) error {
 }
 
 // startNoop starts an Envoy with a sidecar that does nothing, or refuses all.
-func (s *servers) startNoop(ctx context.Context, g *gateway, refuse bool) error {
-	sidecar, err := s.bed.GateUnready(ctx, s.noop, fmt.Sprintf("refuse: %t", refuse))
+func (s *servers) startNoop(ctx context.Context, g *gateway, settings string) error {
+	sidecar, err := s.bed.GateUnready(ctx, s.noop, settings)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type settings struct {
 	Workers uint32 `yaml:"workers"` // grpc.NumStreamWorkers of the ext_authz server; 0 is gRPC's default
 	Refuse  bool   `yaml:"refuse"`  // answer every check with a 404
 	Raw     bool   `yaml:"raw"`     // do not even decode a check
+	All     bool   `yaml:"all"`     // ask for all that ordergate asks for of a settlement
 }
 
 func main() {
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	proc := grpc.NewServer()
-	procv3.RegisterExternalProcessorServer(proc, processor{})
+	procv3.RegisterExternalProcessorServer(proc, processor{all: s.All})
 
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	memory := make([]byte, ballast)

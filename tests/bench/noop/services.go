@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	procv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -40,14 +41,15 @@ func allowed() *authv3.CheckResponse {
 	}
 }
 
-// processor answers the headers of a request and those of its answer.
+// processor answers the headers of a request and those of its answer, or all messages.
 type processor struct {
 	procv3.UnimplementedExternalProcessorServer
+	all bool
 }
 
 // Process implements procv3.ExternalProcessorServer. Which error ends a stream
 // says nothing: a good end comes as EOF or as Canceled, whichever is first.
-func (processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
+func (p processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 	for {
 		message, err := stream.Recv()
 		if err != nil {
@@ -56,6 +58,13 @@ func (processor) Process(stream procv3.ExternalProcessor_ProcessServer) error {
 		answer, err := passOn(message)
 		if err != nil {
 			return err
+		}
+		if p.all && message.GetRequestHeaders() != nil {
+			answer.ModeOverride = &extprocv3.ProcessingMode{
+				RequestBodyMode:    extprocv3.ProcessingMode_BUFFERED,
+				ResponseHeaderMode: extprocv3.ProcessingMode_SEND, ResponseBodyMode: extprocv3.ProcessingMode_STREAMED,
+				ResponseTrailerMode: extprocv3.ProcessingMode_SEND,
+			}
 		}
 		if err := stream.Send(answer); err != nil {
 			return nil
@@ -76,6 +85,10 @@ func passOn(message *procv3.ProcessingRequest) (*procv3.ProcessingResponse, erro
 	case *procv3.ProcessingRequest_ResponseHeaders:
 		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_ResponseHeaders{
 			ResponseHeaders: &procv3.HeadersResponse{}}}, nil
+	case *procv3.ProcessingRequest_RequestBody:
+		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_RequestBody{RequestBody: &procv3.BodyResponse{}}}, nil
+	case *procv3.ProcessingRequest_ResponseBody:
+		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_ResponseBody{ResponseBody: &procv3.BodyResponse{}}}, nil
 	case *procv3.ProcessingRequest_ResponseTrailers:
 		return &procv3.ProcessingResponse{Response: &procv3.ProcessingResponse_ResponseTrailers{
 			ResponseTrailers: &procv3.TrailersResponse{}}}, nil
