@@ -8,6 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/runbook"
@@ -26,16 +27,15 @@ func (m *Engine) conditions(ctx context.Context, draining bool) []health.Conditi
 	if draining {
 		list[0].Reason = "stopping"
 	}
-	for name, unit := range m.filters {
-		list = append(list, unit.Conditions(ctx, name)...)
-		list = append(list, unit.verify.conditions()...)
-	}
-	list = append(list, m.lockers.Conditions()...)
-	list = append(list, m.requirements.conditions()...)
-	if m.redis != nil {
+	rules := m.activeConfig().Rules
+	if m.redis != nil { // first: it is the cause of others
 		c := health.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {
-			c.Reason = health.SettlementsRefused + redisconn.Explain(err).Error()
+			if c.Cause = redisconn.Explain(err).Error(); locking.Calls(rules, nil) != "" {
+				c.Refuse(locking.Calls(rules, nil), c.Cause)
+			} else {
+				c.Reason = "Redis does not answer: " + c.Cause
+			}
 		} else if full := m.memory.Reason(); full != "" {
 			c.Ready, c.Reason = false, full
 		} else if found := m.eviction.Finding(); found.Text != "" {
@@ -43,6 +43,12 @@ func (m *Engine) conditions(ctx context.Context, draining bool) []health.Conditi
 		}
 		list = append(list, c)
 	}
+	for name, unit := range m.filters {
+		list = append(list, unit.Conditions(ctx, name)...)
+		list = append(list, unit.verify.conditions()...)
+	}
+	list = append(list, m.lockers.Conditions(rules)...)
+	list = append(list, m.requirements.conditions()...)
 	if m.bodiesMissing.isRecent() {
 		list = append(list, health.Condition{
 			Name: "request bodies", Reason: "Envoy passes requests on without showing their bodies, and so without a lock: " +

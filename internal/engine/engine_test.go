@@ -92,6 +92,41 @@ func TestStartWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestRefusedWithoutRedis has readiness name what is refused while Redis does not answer, and why first.
+func TestRefusedWithoutRedis(t *testing.T) {
+	t.Parallel()
+	const create = `create: {filter: orders, learn: {response_header: x-id}`
+	for _, tc := range []struct{ name, rule, reason string }{
+		{"a settlement", "settle: {lock: settlement}", "settlements are refused: "},
+		{"a create with a lock", create + ", lock: settlement}", "creates with a lock are refused: "},
+		{"a create", create + "}", "Redis does not answer: "},
+		{"a key", "once: {by: idempotency-key}", "calls with a key are refused: "},
+		{"both", "settle: {lock: settlement}, once: {by: idempotency-key}", "settlements and calls with a key are refused: "},
+		{"observed", "settle: {lock: settlement}, mode: observe", "Redis does not answer: "},
+		{"a lookup", "lookup: {filter: orders}", "Redis does not answer: "},
+	} {
+		c, err := config.Parse("a.yaml", []byte(`
+redis: {addresses: ["127.0.0.1:1"]}
+filters: {orders: {}}
+locks: {settlement: {}}
+rules: [{name: rule, match: {methods: [PUT], path: "/orders/{id}"}, id: {path: id, format: digits}, `+tc.rule+`}]
+`), os.Getenv)
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		bedtest.Eventually(t, tc.name, func() bool {
+			list := m.conditions(t.Context(), false)
+			return list[1].Name == "redis" && strings.HasPrefix(list[1].Reason, tc.reason) && strings.Contains(list[1].Reason, "refused") &&
+				list[2].Name == "filter orders" && strings.Contains(list[2].Reason, "connection refused; its sources have not been read")
+		})
+		m.Close()
+	}
+}
+
 // TestFilterWithoutSources has the log say that a filter refuses every order that was there
 // before it.
 func TestFilterWithoutSources(t *testing.T) {

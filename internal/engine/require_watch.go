@@ -11,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/internal/condition"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/runbook"
 )
@@ -135,7 +136,8 @@ func (rs *requirements) conditions() (list []health.Condition) {
 	for _, r := range rs.active() {
 		c := health.Condition{Name: "conditions of rule " + r.rule, Ready: true}
 		if why := r.why.Load(); why != nil {
-			c.Ready, c.Reason = r.observed, health.SettlementsRefused+*why
+			c.Ready = r.observed
+			c.Refuse(locking.Settlements, *why)
 		} else if !r.checked.Load() {
 			c.Ready, c.Reason = false, "not tested yet"
 		}

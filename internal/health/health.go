@@ -13,10 +13,13 @@ type Condition struct {
 	Name   string `json:"name"`
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
+	Cause  string `json:"-"` // of refusals: Reason, without the calls that are refused; "": it refuses none
 }
 
-// SettlementsRefused begins the reason of a condition without which settlements are refused.
-const SettlementsRefused = "settlements are refused: "
+// Refuse gives a condition the reason that calls are refused, such as "settlements", and the cause.
+func (c *Condition) Refuse(calls, cause string) {
+	c.Reason, c.Cause = calls+" are refused: "+cause, cause
+}
 
 // Register adds /healthz (the process runs) and /readyz (200 if every condition holds,
 // otherwise 503; the body lists them as JSON either way) to a mux. It calls

@@ -220,8 +220,11 @@ func (l *Loader) Conditions(ctx context.Context, name string) []health.Condition
 	}
 	c := health.Condition{Name: "filter " + name, Ready: l.filter.EverLoaded(), Reason: reason}
 	if l.log != nil {
-		if err := l.log.State().Err; errors.Is(err, changelog.ErrBlind) {
+		switch err := l.log.Err(); {
+		case errors.Is(err, changelog.ErrBlind):
 			c.Ready, c.Reason = false, err.Error()
+		case err != nil && state == filter.StateLoading:
+			c.Reason = err.Error() + "; " + reason
 		}
 	}
 	list := []health.Condition{c}

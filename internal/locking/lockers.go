@@ -94,10 +94,10 @@ func (s *Lockers) Units() []*Unit {
 	})
 }
 
-// Conditions returns the readiness of each active lock.
-func (s *Lockers) Conditions() (list []health.Condition) {
+// Conditions returns the readiness of each active lock. The rules are the active ones.
+func (s *Lockers) Conditions(rules []config.Rule) (list []health.Condition) {
 	for _, unit := range s.Units() {
-		list = append(list, unit.condition())
+		list = append(list, unit.condition(rules))
 	}
 	return list
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -108,16 +110,48 @@ func (u *Unit) logOnce(text string) {
 	u.logged = text
 }
 
+// Settlements are the calls of rules that settle.
+const Settlements = "settlements"
+
+// Calls names the calls that a use of a lock is for, by the rules, or those that any enforced lock is for
+// (of is nil); "": there are none.
+func Calls(rules []config.Rule, of *Use) string {
+	var calls []string
+	for i := range rules {
+		r := &rules[i]
+		add := func(lock, call string) {
+			isOurs := of == nil && r.Mode.Enforces() || of != nil && UseOf(r, lock, of.Observe) == *of
+			if isOurs && !slices.Contains(calls, call) {
+				calls = append(calls, call)
+			}
+		}
+		switch {
+		case r.Settle != nil:
+			add(r.Settle.Lock, Settlements)
+			if r.Settle.Limit != nil {
+				add(r.Settle.Limit.Lock, Settlements)
+			}
+		case r.OrderLock() != "":
+			add(r.OrderLock(), "creates with a lock")
+		}
+		if by, _ := r.ByKey(); by != nil {
+			add(config.OnceLock, "calls with a key")
+		}
+	}
+	return strings.Join(calls, " and ")
+}
+
 // condition reports the lock's readiness. Nothing depends on a lock that only observes. A
 // failure of one order's key does not affect the other orders.
-func (u *Unit) condition() health.Condition {
+func (u *Unit) condition(rules []config.Rule) health.Condition {
 	c := health.Condition{Name: "lock " + u.use.String(), Ready: true}
 	failure := u.locker.Load().Health()
 	switch refused := u.refused(); {
 	case refused != nil:
-		c.Ready, c.Reason = u.use.Observe, health.SettlementsRefused+refused.Error()
+		c.Ready = u.use.Observe
+		c.Refuse(Calls(rules, &u.use), refused.Error())
 	case failure != nil:
-		c.Reason = "settlements of an order are refused: " + failure.Error()
+		c.Reason = Calls(rules, &u.use) + " of an order are refused: " + failure.Error()
 	case !u.checked.Load():
 		c.Ready, c.Reason = false, "not tested yet"
 	default:

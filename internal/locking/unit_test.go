@@ -54,17 +54,22 @@ func TestLockCondition(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha")
 	s, c, log := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
+	rules := []config.Rule{{Settle: &config.Settle{Lock: "settlement"}}}
 	unit, observed := mustUnit(t, s, c, Use{Lock: "settlement"}), mustUnit(t, s, c, Use{"settlement", true})
-	if c := unit.condition(); c.Ready || c.Name != "lock settlement" || c.Reason != "not tested yet" {
+	if c := unit.condition(c.Rules); c.Ready || c.Name != "lock settlement" || c.Reason != "not tested yet" {
 		t.Errorf("before the first try: %+v", c)
 	}
 	unit.check(t.Context())
 	observed.check(t.Context())
-	for _, c := range []health.Condition{unit.condition(), observed.condition()} {
+	for _, c := range []health.Condition{unit.condition(rules), observed.condition(rules)} {
 		isObserved := c.Name == "lock settlement:observe"
 		if c.Ready != isObserved || !strings.Contains(c.Reason, "settlements are refused: redis does not serve locks: NOPERM") {
 			t.Errorf("refused: %+v", c)
 		}
+	}
+	rules = []config.Rule{{Create: &config.Create{Lock: "settlement"}}, {Settle: &config.Settle{Lock: "another"}}}
+	if c := unit.condition(rules); !strings.HasPrefix(c.Reason, "creates with a lock are refused: redis does not serve locks: NOPERM") {
+		t.Errorf("a create: %+v", c)
 	}
 	if n := strings.Count(log.String(), "no lock can be taken"); n != 2 {
 		t.Errorf("told %d times: %s", n, log)
@@ -81,7 +86,7 @@ func TestLockCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	unit.check(t.Context())
-	if c := unit.condition(); !c.Ready || c.Reason != "" || !unit.passed {
+	if c := unit.condition(c.Rules); !c.Ready || c.Reason != "" || !unit.passed {
 		t.Errorf("allowed: %+v", c)
 	}
 	if !strings.Contains(log.String(), "locks can be taken again") {
@@ -106,7 +111,7 @@ func TestStoredAnswersCondition(t *testing.T) {
 		unit := version.units[Use{Lock: "settlement"}]
 		unit.check(t.Context())
 		const reason = "settlements are refused: redis does not serve locks: the stored answer {order:lock:ordergate/probe}:ordergate_once:commission: NOPERM"
-		if c := unit.condition(); c.Ready != (once == nil) || !strings.Contains(c.Reason, reason) && once != nil {
+		if c := unit.condition(c.Rules); c.Ready != (once == nil) || !strings.Contains(c.Reason, reason) && once != nil {
 			t.Errorf("%+v: %+v", once, c)
 		}
 	}
@@ -146,7 +151,7 @@ func TestLockConditionWithoutRedis(t *testing.T) {
 	s, c, log := newLockers(t, &config.Redis{Addresses: []string{addr}}, config.Lock{})
 	unit := mustUnit(t, s, c, Use{Lock: "settlement"})
 	unit.check(t.Context())
-	if c := unit.condition(); !c.Ready || c.Reason != "" || unit.passed {
+	if c := unit.condition(c.Rules); !c.Ready || c.Reason != "" || unit.passed {
 		t.Errorf("got %+v", c)
 	}
 	if strings.Contains(log.String(), "no lock can be taken") {

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (p *Page) stateOf(c *config.Config, v *view) (s state) {
 // away returns the condition of a Redis that does not answer, or nil. The caller holds mu.
 func (p *Page) away() *health.Condition {
 	for i, c := range p.conditions {
-		if c.Name == "redis" && c.Ready && strings.HasPrefix(c.Reason, health.SettlementsRefused) {
+		if c.Name == "redis" && c.Ready && c.Cause != "" {
 			return &p.conditions[i]
 		}
 	}
@@ -93,7 +94,7 @@ func (p *Page) away() *health.Condition {
 func (p *Page) lockTrouble() string {
 	for _, c := range p.conditions {
 		if strings.HasPrefix(c.Name, "lock ") && !c.Ready {
-			return strings.TrimPrefix(c.Reason, health.SettlementsRefused)
+			return cmp.Or(c.Cause, c.Reason)
 		}
 	}
 	return ""
