@@ -8,8 +8,9 @@ import (
 // LoadReport is the result of a load.
 type LoadReport struct {
 	Filter   string  `json:"filter"`
-	IDs      int64   `json:"ids"` // read
-	Took     Seconds `json:"took_seconds"`
+	IDs      int64   `json:"ids"`            // read
+	Took     Seconds `json:"took_seconds"`   // with the wait
+	Waited   Seconds `json:"waited_seconds"` // until calls had ended that may have created orders
 	State    string  `json:"state"`
 	Reason   string  `json:"reason"`
 	Snapshot *string `json:"snapshot"` // the path of the written snapshot; null: none
@@ -19,11 +20,11 @@ type LoadReport struct {
 // of several sources proves nothing about the orders in the others.
 func (s *Server) serveLoad(r *http.Request, name string) (any, error) {
 	f, began := s.Filters[name], time.Now()
-	read, err := f.Reload(r.Context(), r.URL.Query().Get("source"))
+	read, waited, err := f.Reload(r.Context(), r.URL.Query().Get("source"))
 	if err != nil {
 		return nil, err
 	}
-	report := &LoadReport{Filter: name, IDs: read, Took: SecondsOf(time.Since(began))}
+	report := &LoadReport{Filter: name, IDs: read, Took: SecondsOf(time.Since(began)), Waited: SecondsOf(waited)}
 	report.State, report.Reason = f.Filter().State()
 	return report, nil
 }

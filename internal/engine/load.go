@@ -37,9 +37,9 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	}
 	defer m.Close()
 	began := time.Now()
-	info, err := m.filters[name].WriteSnapshot(ctx)
+	info, waited, err := m.filters[name].WriteSnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &admin.LoadReport{Filter: name, IDs: int64(info.IDs), Took: admin.SecondsOf(time.Since(began)), Snapshot: &info.Path}, nil
+	return &admin.LoadReport{Filter: name, IDs: int64(info.IDs), Took: admin.SecondsOf(time.Since(began)), Waited: admin.SecondsOf(waited), Snapshot: &info.Path}, nil
 }

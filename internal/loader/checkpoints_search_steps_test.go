@@ -213,7 +213,7 @@ func (s *setSearch) act() {
 			l.wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 				defer cancel()
-				_, _ = l.loader.Reload(ctx, "")
+				_, _, _ = l.loader.Reload(ctx, "")
 			})
 		}
 	case 24, 28:

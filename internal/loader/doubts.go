@@ -173,15 +173,16 @@ func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
 // logDelay is the delay after which the change log repeats a doubt of this instance.
 const logDelay = 2 * time.Second
 
-// awaitCurrentDoubts is awaitDoubts for the present doubts alone.
-func (u *Loader) awaitCurrentDoubts(ctx context.Context) {
-	left := u.filter.UntilClearable()
+// awaitCurrentDoubts is awaitDoubts for the present doubts alone. It returns how long it has waited.
+func (u *Loader) awaitCurrentDoubts(ctx context.Context) time.Duration {
+	began, left := time.Now(), u.filter.UntilClearable()
 	if left == 0 {
-		return
+		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, left+logDelay)
 	defer cancel()
 	u.awaitDoubts(ctx)
+	return time.Since(began)
 }
 
 // awaitDoubts waits until a reading can clear all doubts, or ctx ends.

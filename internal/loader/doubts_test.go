@@ -57,7 +57,10 @@ func TestLoadWhileTheLogIsReadAgain(t *testing.T) {
 	d := newTrimming(t, bedtest.New(t))
 	a, _ := d.startHost("capacity: 1000")
 	load := func() error {
-		_, err := a.Reload(t.Context(), "")
+		_, waited, err := a.Reload(t.Context(), "")
+		if waited != 0 {
+			t.Errorf("waited for %v", waited)
+		}
 		return err
 	}
 	permit := func(xadd string) {
@@ -80,6 +83,11 @@ func TestLoadWhileTheLogIsReadAgain(t *testing.T) {
 		t.Error(err)
 	}
 	d.want(a, "one that was told", nil, presence.Absent)
+	a.filter.Doubt(filter.Doubt{Reason: "an abandoned create", Recovery: filter.ByOperator, Late: time.Second})
+	began := time.Now()
+	if _, waited, err := a.Reload(t.Context(), ""); err != nil || waited < time.Second/2 || waited > time.Since(began) {
+		t.Errorf("waited for %v: %v", waited, err)
+	}
 	d.want(d.start("capacity: 1000"), "one that starts after that", nil, presence.Absent)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
@@ -27,8 +28,8 @@ func (u *Loader) Announce(ctx context.Context, ids []string) error {
 func (u *Loader) AwaitPeers(ctx context.Context) error { return u.log.WaitForPeers(ctx) }
 
 // WriteSnapshot loads the filter without Run, and writes its snapshot. It blocks for as long
-// as the sources take.
-func (u *Loader) WriteSnapshot(ctx context.Context) (info filter.SnapshotInfo, err error) {
+// as the sources take, after it has waited until they can clear the doubts.
+func (u *Loader) WriteSnapshot(ctx context.Context) (info filter.SnapshotInfo, waited time.Duration, err error) {
 	following, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -40,20 +41,18 @@ func (u *Loader) WriteSnapshot(ctx context.Context) (info filter.SnapshotInfo, e
 	defer func() { cancel(); <-done }()
 	u.awaitFirstRead(ctx)
 	u.logSnapshot.waive(ctx)
-	u.awaitCurrentDoubts(ctx) // after waive: the log may have brought doubts by then
+	waited = u.awaitCurrentDoubts(ctx) // after waive: the log may have brought doubts by then
 	u.snapshots.loads()
 	err = u.reloadTrusted(ctx, func(ctx context.Context, _ func(string) error) error {
 		return u.filter.Load(ctx, u.sources...)
 	})
-	if err != nil {
-		return info, err
+	if err == nil && u.log != nil {
+		err = u.log.Wait(ctx)
 	}
-	if u.log != nil {
-		if err := u.log.Wait(ctx); err != nil {
-			return info, err
-		}
+	if err == nil {
+		info, err = u.snapshots.now(ctx)
 	}
-	return u.snapshots.now(ctx)
+	return info, waited, err
 }
 
 // Snapshot writes the filter's snapshot now. The error is ErrNoSnapshot without one in the
@@ -69,16 +68,16 @@ func (u *Loader) Snapshot(ctx context.Context) (filter.SnapshotInfo, error) {
 var ErrNoSnapshot = errors.New("the filter has no snapshot")
 
 // Reload reads a source again, or all of them if it is "", and returns how many IDs it has
-// read. The caller guarantees that the sources are up to date. One of several sources proves
+// read, and how long it has waited before, until that could clear the doubts. The caller guarantees that the sources are up to date. One of several sources proves
 // nothing about the orders in the others.
-func (u *Loader) Reload(ctx context.Context, source string) (read int64, err error) {
+func (u *Loader) Reload(ctx context.Context, source string) (read int64, waited time.Duration, err error) {
 	reload := u.reloadTrusted
 	if source != "" && len(u.sources) > 1 {
 		reload = u.filter.Include
 	} else {
 		u.logSnapshot.waive(ctx) // a doubt that follows from it precedes the reading
 	}
-	u.awaitCurrentDoubts(ctx) // after waive: the log may have brought doubts by then
+	waited = u.awaitCurrentDoubts(ctx) // after waive: the log may have brought doubts by then
 	had := u.filter.Count()
 	err = reload(ctx, func(ctx context.Context, add func(id string) error) error {
 		into, flush := u.readInto(ctx, add)
@@ -112,7 +111,7 @@ func (u *Loader) Reload(ctx context.Context, source string) (read int64, err err
 		u.logger.Warn("the sources have less than half of the orders that the filter has: was a file cut?", "read", read, "had", had,
 			runbook.NoLiveSource.Do("nothing if that many were deleted; otherwise complete the file, and run ordergate load"))
 	}
-	return read, err
+	return read, waited, err
 }
 
 // announce appends IDs to a change log, and then to the set in Redis if there is one.

@@ -305,7 +305,7 @@ func TestNothingIsAbsentWithoutTheLogsSnapshot(t *testing.T) {
 			if name != "deleted" {
 				// Somebody says that the sources have every order: from then on the others
 				// can do with what this one has.
-				if _, err := b.Reload(t.Context(), ""); err != nil {
+				if _, _, err := b.Reload(t.Context(), ""); err != nil {
 					t.Fatal(err)
 				}
 				d.want(b, "one that was told", nil, presence.Absent)

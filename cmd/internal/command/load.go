@@ -82,7 +82,10 @@ func loadable(c *config.Config, file, name, from, csv string) error {
 }
 
 func printLoad(r *admin.LoadReport, env *environment) error {
-	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, r.Took)
+	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, r.Took-r.Waited)
+	if r.Waited > 0 {
+		text += fmt.Sprintf(", after a wait of %v for abandoned creates", r.Waited)
+	}
 	if r.Snapshot != nil {
 		text += ", written to " + *r.Snapshot
 	}

@@ -5,7 +5,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -86,5 +88,23 @@ func TestUnknownVariables(t *testing.T) {
 	stop()
 	if code, _, stderr := command(ctx, "serve", "--config", file); code != exitDone || !strings.Contains(stderr, `level=WARN msg="a variable is ignored: `) {
 		t.Errorf("serve: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestLoadText has the time of the reading apart from the wait before it.
+func TestLoadText(t *testing.T) {
+	for _, tt := range []struct {
+		waited time.Duration
+		want   string
+	}{
+		{44 * time.Second, "filter orders: 100 IDs read in 500ms, after a wait of 44s for abandoned creates; it is ready\n"},
+		{0, "filter orders: 100 IDs read in 44.5s; it is ready\n"},
+	} {
+		var out strings.Builder
+		r := &admin.LoadReport{Filter: "orders", IDs: 100, Took: admin.Seconds(44500 * time.Millisecond), Waited: admin.Seconds(tt.waited), State: "ready"}
+		bedtest.Check(t, printLoad(r, &environment{stdout: &out}))
+		if out.String() != tt.want {
+			t.Errorf("%q, want %q", out.String(), tt.want)
+		}
 	}
 }
