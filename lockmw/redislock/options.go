@@ -60,8 +60,8 @@ type Options struct {
 	// FencesUnused says that no backend compares the fences. FenceLife may be shorter then.
 	FencesUnused bool
 
-	// Gather means that many calls come from few threads: they wait a moment for each other where Redis
-	// is near and busy, which costs the CPU less.
+	// Gather means that many calls come from few threads: where Redis is near, and many leases are held, they
+	// wait a moment for each other, a millisecond at most, which costs the CPU less.
 	Gather bool
 
 	Process  string       // names this process to an operator, such as a host's name; may be empty
