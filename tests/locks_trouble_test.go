@@ -122,6 +122,9 @@ func TestRefusedUser(t *testing.T) {
 	bedtest.Eventually(t, "ready", func() bool { status, _ := s.readiness(); return status == 200 })
 	s.wantLogged(`"locks can be taken again"`, "settlement")
 	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	bedtest.Eventually(t, "its lock is released", func() bool { // which says that locks are served
+		return s.metric(`ordergate_lock_hold_seconds_count{lock="settlement"}`) == "1"
+	})
 
 	permit("-eval", "-evalsha")
 	s.must("POST", "/orders/2/settle", "").want(t, 503, "unavailable")
