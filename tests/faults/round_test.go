@@ -107,10 +107,14 @@ func (r *round) call(i int, locker *redislock.Locker, random *rand.Rand) {
 	var lease *redislock.Lease
 	var err error
 	before := r.fences()
-	if len(r.keys) > 1 && random.IntN(3) == 0 {
-		lease, err = locker.AcquireAll(ctx, r.keys)
+	keys := r.keys
+	if random.IntN(3) > 0 {
+		keys = []string{keys[random.IntN(len(keys))]}
+	}
+	if random.IntN(2) == 0 {
+		lease, err = locker.AcquireAll(ctx, keys)
 	} else {
-		lease, err = locker.Acquire(ctx, r.keys[random.IntN(len(r.keys))])
+		lease, err = acquireAsync(ctx, locker, keys)
 	}
 	tally := &r.lane.tally
 	r.note("caller %d: %s", i, granted(lease, err))
@@ -140,6 +144,28 @@ func (r *round) call(i int, locker *redislock.Locker, random *rand.Rand) {
 	}
 	r.exit(lease)
 	r.giveUp(lease, random, random.IntN(20) == 0)
+}
+
+// acquireAsync is AcquireAll by AcquireAsync.
+func acquireAsync(ctx context.Context, locker *redislock.Locker, keys []string) (lease *redislock.Lease, err error) {
+	done := make(chan struct{}) // a second call would close it again
+	locker.AcquireAsync(ctx, keys, func(granted *redislock.Lease, failed error) {
+		lease, err = granted, failed
+		close(done)
+	})
+	<-done
+	return lease, err
+}
+
+// releaseAsync is Release by ReleaseAsync.
+func releaseAsync(ctx context.Context, lease *redislock.Lease) (err error) {
+	done := make(chan struct{})
+	lease.ReleaseAsync(ctx, func(failed error) {
+		err = failed
+		close(done)
+	})
+	<-done
+	return err
 }
 
 // granted says how an Acquire ended.
@@ -195,11 +221,14 @@ func (r *round) giveUp(lease *redislock.Lease, random *rand.Rand, hold bool) {
 	}
 	defer cancel()
 	var err error
-	if hold {
+	switch {
+	case hold:
 		r.lane.tally.heldOn.Add(1)
 		err = lease.Hold(ctx, "a test")
-	} else {
+	case random.IntN(2) == 0:
 		err = lease.Release(ctx)
+	default:
+		err = releaseAsync(ctx, lease)
 	}
 	r.note("%s gave up: %v", lease.Owner(), err)
 	switch {
