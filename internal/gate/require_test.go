@@ -13,16 +13,21 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // conditions return an error, and note what they are checked for.
 type conditions struct {
 	err     error
+	fault   bool // Check panics
 	checked []string
 }
 
 // Check implements gate.Conditions.
 func (c *conditions) Check(_ context.Context, ids, headers []string) error {
+	if c.fault {
+		panic("a fault in a condition")
+	}
 	c.checked = append(c.checked, fmt.Sprintf("%q %q", ids, headers))
 	return c.err
 }
@@ -161,13 +166,37 @@ func TestTooManyConditions(t *testing.T) {
 	}
 }
 
-// TestConditionUnavailable checks that a condition that cannot be checked is trouble.
-func TestConditionUnavailable(t *testing.T) {
-	b := newRequireBench(t, false)
-	b.conditions.err = errors.New("condition latch cannot be checked: WRONGTYPE")
-	c := b.open()
-	if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
-		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
+// TestUndecided has nobody decide what is to hold under the lock: the call is refused, and gives the lock back.
+func TestUndecided(t *testing.T) {
+	away := errors.New("condition latch cannot be checked: WRONGTYPE")
+	undo := &gate.Once{Keep: time.Hour, Forget: []string{"answer"}, Stores: func(int) bool { return true }}
+	for name, tt := range map[string]struct {
+		suspends   error
+		conditions conditions
+		change     func(*gate.Policy)
+	}{
+		"a condition":                    {conditions: conditions{err: away}},
+		"a fault in a condition":         {conditions: conditions{fault: true}},
+		"an answer that is to be undone": {suspends: away, change: func(p *gate.Policy) { p.Settle.Once = undo }},
+		"whether the order of a create exists": {change: func(p *gate.Policy) {
+			unsure := &gatetest.Filter{Others: presence.Unknown}
+			p.Create = &gate.Create{Filter: unsure, Dedup: &gate.Dedup{Filter: unsure, Confirm: &gatetest.Confirmer{Err: away}, Refuse: true}}
+		}},
+	} {
+		b := newRequireBench(t, false)
+		*b.conditions, b.lock.Unsuspended = tt.conditions, tt.suspends
+		if tt.change != nil {
+			tt.change(&b.gate.Policies()[0])
+		}
+		c := b.open()
+		step := gatetest.Settle(t.Context(), c)
+		if step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
+			t.Errorf("%s: %+v, verdict %s", name, step, c.Decision.Verdict)
+		}
+		if events := b.lock.Journal.Lines(); b.lock.Open() != 0 || events[len(events)-1] != "release" {
+			t.Errorf("%s: the lock stays taken: %q", name, events)
+		}
+		gatetest.End(c)
 	}
 }
 

@@ -23,6 +23,8 @@ type Lock struct {
 	Texts   map[string]string // stored answers by "id name"; a lease stores there
 	Fault   bool              // Acquire panics
 
+	Unsuspended error // of SuspendAnswers
+
 	mu       sync.Mutex
 	requests []gate.LockRequest
 	ended    bool     // all leases are lost
@@ -239,7 +241,7 @@ func (l *lease) SuspendAnswers(_ context.Context, _ time.Duration, names ...stri
 		}
 	}
 	l.change = func() { l.lock.Texts = before }
-	return nil
+	return l.lock.Unsuspended
 }
 
 // ForgetAnswers implements gate.Lease.
