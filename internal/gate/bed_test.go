@@ -74,13 +74,15 @@ func (b *bench) silent(t testing.TB) *gate.Gate {
 }
 
 // answered reports an answer to a create, with its body if that is read, and has the order learned. Cut
-// says why the body is not whole: "large", "slow" or "left".
+// says why the body is not whole: "large", "slow" or "left"; "endless": no adapter bounds it.
 func answered(t *testing.T, c *gate.Call, r gate.Response, body, cut string) (readsBody bool, err error) {
 	t.Helper()
 	step := gatetest.Answer(c, &r)
 	if readsBody = step.Do == gate.ReadResponse; readsBody {
 		step = c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(body), End: cut == "", Cut: cut == "large"})
 		switch cut {
+		case "endless":
+			step = c.On(gate.Event{Kind: gate.ResponseBody, Body: make([]byte, 1<<20)})
 		case "slow":
 			step = c.On(gate.Event{Kind: gate.Delayed})
 		case "left":

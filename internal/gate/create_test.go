@@ -84,6 +84,7 @@ func TestCreated(t *testing.T) {
 		{"created, in the body", inBody, once, 201, `{"id":42}`, "42"},
 		{"created, a part of the body", gate.Learn{JSON: []string{"id"}, Capture: inPart.Capture}, once, 201, `{"id":"/orders/42"}`, "42"},
 		{"created, a part of a text", gate.Learn{JSON: []string{"id"}, Capture: regexp.MustCompile(`([0-9]+)`)}, once, 201, `{"id":"Order 42, 3 items"}`, "42"},
+		{"created, and never named", gate.Learn{}, once, 201, "ok", "incomplete"},
 		{"no order in a body", inBody, once, 200, `{"error":"sold out"}`, "incomplete"},
 		{"see other", inPart, once, 303, "/orders/42", "42"},
 		{"found", inPart, once, 302, "/orders/42", "42"},
@@ -187,6 +188,7 @@ func TestStreamEnded(t *testing.T) {
 		last   *gate.Response
 		want   string
 	}{
+		{"could not be passed on", nil, nil, ""},
 		{"without an answer", nil, nil, "abandoned"},
 		{"without an answer, with Envoy's details", nil, left(1), "abandoned"},
 		{"before it was passed on", nil, left(0), ""},
@@ -196,7 +198,9 @@ func TestStreamEnded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, filter := newCreate(t, inBody, "/orders?id=7")
-			if tt.answer != nil {
+			if tt.name == "could not be passed on" {
+				c.On(gate.Event{Kind: gate.Unsent})
+			} else if tt.answer != nil {
 				gatetest.Answer(c, tt.answer)
 			}
 			for range 2 { // the second time changes nothing
@@ -327,6 +331,7 @@ func TestCreateByTable(t *testing.T) {
 		{"by its table, which is late", gate.Learn{}, once, true, "", "caught up, incomplete"},
 		{"by its table, of an answer without end", gate.Learn{}, once, false, "slow", "incomplete, abandoned"},
 		{"by its table, of a large answer", gate.Learn{}, once, false, "large", "caught up"},
+		{"by its table, of an answer beyond the buffer", gate.Learn{}, once, false, "endless", "caught up"},
 		{"by its table, of a client that leaves", gate.Learn{}, once, false, "left", ""},
 		{"no member", inBody, once, false, "", "caught up"},
 		{"no member, late", inBody, once, true, "", "caught up, incomplete"},

@@ -170,6 +170,8 @@ func TestDedupOfABodyIsCountedOnce(t *testing.T) {
 		req.Body, req.BodyState = []byte(`{"id":"`+id+`"}`), order.BodyComplete
 		if step := withBody(t, c, req); (step.Do == gate.Refuse) != (len(want) == 2) {
 			t.Errorf("order %s: %+v", id, step)
+		} else if end := gatetest.End(c); step.Do == gate.Refuse && end.Work != gate.NoWork {
+			t.Errorf("order %s: a create that was refused is a doubt: %+v", id, end)
 		}
 		if diff := cmp.Diff(want, b.record.Lines()); diff != "" {
 			t.Errorf("order %s (-want +got):\n%s", id, diff)
@@ -283,5 +285,20 @@ func TestDedupWithALock(t *testing.T) {
 		if c := b.gate.Open(req); !c.NeedsBody || c.NeedsLock {
 			t.Errorf("order %s: needs its body: %v, its lock: %v", id, c.NeedsBody, c.NeedsLock)
 		}
+	}
+}
+
+// TestObservedCreateWithoutItsLock has a create go on that is only observed: its order is learned.
+func TestObservedCreateWithoutItsLock(t *testing.T) {
+	b := newDedupBench(t, func(p *gate.Policy) {
+		p.Settle, p.Observe = &gate.Settle{Lock: &gatetest.Lock{Err: gate.ErrBusy}}, true
+	})
+	c := b.gate.Open(create("5"))
+	if step := gatetest.Settle(t.Context(), c); step.Do != gate.PassRequest || c.Decision.Verdict != gate.VerdictBusy {
+		t.Fatalf("%s: %+v", c.Decision.Verdict, step)
+	}
+	answer := gate.Response{Status: 201, Attempts: 1, Details: "via_upstream", Header: order.HeaderList{{"x-order-id", "5"}}}
+	if _, err := answered(t, c, answer, "", ""); err != nil || !slices.Equal(b.filter.Journal.After("learn "), []string{"5"}) {
+		t.Errorf("learned %q, %v", b.filter.Journal.Lines(), err)
 	}
 }

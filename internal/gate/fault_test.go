@@ -14,31 +14,39 @@ import (
 func TestFault(t *testing.T) {
 	for name, tt := range map[string]struct {
 		path         string
-		crossed      bool // the lock is granted, and the call learns of it after the fault
+		at           string // "grant": the fault is there. "crossed": the lock is granted, and the call learns of it after the fault
 		lock, filter string
 	}{
-		"while the lock is waited for": {"/orders/42/settle", true, "acquire 42, release", ""},
-		"at the backend":               {"/orders/42/settle", false, "acquire 42, hold", ""},
-		"in the answer to a new order": {"/orders", false, "", "abandoned"},
+		"while the lock is waited for": {"/orders/42/settle", "crossed", "acquire 42, release", ""},
+		"when the lock is granted":     {"/orders/42/settle", "grant", "acquire 42, hold", ""},
+		"at the backend":               {"/orders/42/settle", "", "acquire 42, hold", ""},
+		"in the answer to a new order": {"/orders", "", "", "abandoned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: tt.path, BodyState: order.BodyComplete})
+			fault := func(e gate.Event) {
+				defer func() { _ = recover() }()
+				c.On(e)
+				t.Error("there is no fault")
+			}
 			grant := make(chan gate.Event, 1)
 			if step := c.On(gate.Event{Kind: gate.Opened}); step.Work == gate.Acquire {
 				c.Start(t.Context(), step.Work, func(e gate.Event) { grant <- e })
-				if granted := <-grant; tt.crossed {
+				switch granted := <-grant; tt.at {
+				case "grant":
+					granted.Grant.Lease = faultyLease{granted.Grant.Lease}
+					fault(granted)
+				case "crossed":
 					grant <- granted
-				} else {
+				default:
 					c.On(granted)
 				}
 			}
-			func() {
-				defer func() { _ = recover() }()
-				c.On(gate.Event{Kind: gate.ResponseHeaders}) // without what it has to have
-				t.Error("there is no fault")
-			}()
-			if tt.crossed {
+			if tt.at != "grant" {
+				fault(gate.Event{Kind: gate.ResponseHeaders}) // without what it has to have
+			}
+			if tt.at == "crossed" {
 				c.On(<-grant)
 			}
 			known := &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, Ended: true}
@@ -55,6 +63,11 @@ func TestFault(t *testing.T) {
 		})
 	}
 }
+
+// faultyLease is a lease with a fault.
+type faultyLease struct{ gate.Lease }
+
+func (faultyLease) Ended() bool { panic("a fault") }
 
 // TestFaultInStore has a fault occur while an answer is stored: the answer goes on, and the lock is held.
 func TestFaultInStore(t *testing.T) {

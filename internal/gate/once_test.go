@@ -29,7 +29,7 @@ func TestOnceAfterALoss(t *testing.T) {
 	}
 	gatetest.Work(t.Context(), c, step)
 	gatetest.End(c)
-	if len(lock.Texts) != 1 {
+	if len(lock.Texts) != 1 || !strings.Contains(lock.Texts["42 n"], `"status":204`) {
 		t.Errorf("stored are %q", lock.Texts)
 	}
 }

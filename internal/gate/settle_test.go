@@ -54,6 +54,12 @@ func TestSettle(t *testing.T) {
 			gatetest.End(c)
 			gatetest.Granted(c, g)
 		}, []string{"acquire 42", "release"}, []string{"2 closed not_forwarded"}},
+		{"ended because its lease ends", func(ctx context.Context, c *gate.Call) {
+			gatetest.Settle(ctx, c)
+			c.On(gate.Event{Kind: gate.LeaseLost})
+			gatetest.End(c)
+		}, []string{"acquire 42", "hold: outcome unknown: the call was ended because its lease ended first"},
+			[]string{"2 settle acquired", "2 settle lost", "2 closed unknown"}},
 		{"could not be passed on", func(ctx context.Context, c *gate.Call) {
 			gatetest.Settle(ctx, c)
 			c.On(gate.Event{Kind: gate.Unsent})
@@ -86,6 +92,7 @@ func TestSettleDenied(t *testing.T) {
 		{"busy", fmt.Errorf("lock: %w", gate.ErrBusy), false, gate.VerdictBusy, gate.Refuse},
 		{"redis lost", errors.New("connection refused"), false, gate.VerdictUnavailable, gate.Refuse},
 		{"busy, observed", gate.ErrBusy, true, gate.VerdictBusy, gate.PassRequest},
+		{"left, and the call does not know yet", context.Canceled, false, gate.VerdictNone, gate.Nothing},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
