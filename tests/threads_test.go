@@ -14,6 +14,22 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
+// TestTimerSlack finds the timer slack of cmd/internal/command/slack_linux.go in each thread of the sidecar.
+func TestTimerSlack(t *testing.T) {
+	needsSidecar(t, "inside Envoy the slack is that of its monitor alone")
+	t.Parallel()
+	s := newStack(t, settings{backend: newBackend(t).addr(), orders: 10})
+	for tid, slack := range timerSlacks(t, s.gate.PID()) {
+		if slack != 1_000_000 {
+			t.Errorf("thread %s has a timer slack of %d ns", tid, slack)
+		}
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", s.gate.PID()))
+	if err != nil || string(name) == "exe\n" {
+		t.Errorf("ps shows the process as %q (error %v)", name, err)
+	}
+}
+
 // TestModuleThreads finds one thread in Envoy's process with the timer slack that Go's
 // monitor is given (internal/envoymodule/abi/threads.c), and that thread is the monitor:
 // of Go's threads the one that wakes up most while requests pass.

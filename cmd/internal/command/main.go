@@ -33,6 +33,9 @@ const (
 // Main executes the process's command line and exits. releaseVersion "" stands for the version that
 // the Go toolchain knows.
 func Main(releaseVersion string) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		setTimerSlack()
+	}
 	version = releaseVersion
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv)
