@@ -36,20 +36,14 @@ func (d *Dedup) Decide(ctx context.Context, id string) Verdict {
 	if d.Filter.Query(ctx, id) == presence.Absent {
 		return VerdictNone
 	}
-	if d.Confirm == nil {
-		return d.unconfirmed()
+	if d.Confirm != nil {
+		switch exists, err := d.Confirm.Exists(ctx, id); {
+		case err == nil && exists:
+			return VerdictDuplicate
+		case err == nil:
+			return VerdictNone
+		}
 	}
-	switch exists, err := d.Confirm.Exists(ctx, id); {
-	case err != nil:
-		return d.unconfirmed()
-	case exists:
-		return VerdictDuplicate
-	}
-	return VerdictNone
-}
-
-// unconfirmed is the verdict on a create whose order cannot be looked up.
-func (d *Dedup) unconfirmed() Verdict {
 	if d.Refuse {
 		return VerdictUnavailable
 	}

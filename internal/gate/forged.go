@@ -29,24 +29,14 @@ var AnswerOptions = [...]string{
 
 const preconditions = 4 // at the end of AnswerOptions
 
-// isRespelled reports whether a server may turn a header's name into one of [AnswerOptions].
-func isRespelled(name string) bool {
-	for _, option := range AnswerOptions {
-		if name != option && headername.Equal(name, option) {
-			return true
-		}
-	}
-	return false
-}
-
-// isOwned reports whether a header is one of [Owned], spelled exactly so.
-func isOwned(name string) bool { return slices.Contains(Owned[:], name) }
-
 // IsForged reports whether an adapter removes a header from every request: only ordergate may
 // send it, or a server may take it for such a header or for one of [AnswerOptions]. They are
 // other spellings of [Owned] and of AnswerOptions, and headers for clients; both as they are
 // are left out.
-func IsForged(name string) bool { return order.IsOurs(name) && !isOwned(name) || isRespelled(name) }
+func IsForged(name string) bool {
+	respells := func(option string) bool { return name != option && headername.Equal(name, option) }
+	return order.IsOurs(name) && !slices.Contains(Owned[:], name) || slices.ContainsFunc(AnswerOptions[:], respells)
+}
 
 // Forged returns the headers of a request for which [IsForged] is true. The names are as they
 // were sent, and are copies. Nearly all requests have none, which costs no allocation.

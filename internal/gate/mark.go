@@ -128,19 +128,12 @@ func NewMarks(seal *Seal, count func(result string)) *Marks {
 	return &Marks{seal: seal, count: count, now: time.Now, used: make(map[string]time.Time)}
 }
 
-// severalMarks stands for more than one, which no ordergate has signed.
-const severalMarks = ","
-
-// MarkIn returns the text of the mark of a request, "" if there is none.
-func MarkIn(header order.Header) (text string) {
-	for name, value := range order.All(header) {
-		switch {
-		case name != HeaderDoctor:
-		case text != "":
-			return severalMarks
-		default:
-			text = value
-		}
+// MarkIn returns the text of the mark of a request, "" if there is none. Of several it returns one that no
+// ordergate has signed.
+func MarkIn(header order.Header) string {
+	text, lines := headerLines(header, HeaderDoctor)
+	if lines > 1 {
+		return ","
 	}
 	return text
 }

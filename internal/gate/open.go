@@ -33,7 +33,7 @@ func (g *Gate) open(req *order.Request, m *order.Match, found order.Found, judge
 		return c
 	}
 	c.start, c.policy = g.now(), g.policy(m, req)
-	c.Decision = Decision{Rule: m.Rule, Action: c.policy.bracketAction(), Observed: c.policy.Observe, GRPC: IsGRPC(req), Offset: m.Offset}
+	c.Decision = Decision{Rule: m.Rule, Action: c.policy.action(), Observed: c.policy.Observe, GRPC: IsGRPC(req), Offset: m.Offset}
 	if c.policy.Create != nil {
 		c.create = new(createCall)
 	}
@@ -218,7 +218,8 @@ func (p *Policy) isIncomplete(m *order.Match, req *order.Request) bool {
 	return (p.Locks() || p.readsBody()) && (m.Result == order.Named || p.Once != nil) && req.BodyState == order.BodyUnseen
 }
 
-func (p *Policy) bracketAction() Action {
+// action is that of the rule's calls.
+func (p *Policy) action() Action {
 	switch {
 	case p.Create != nil:
 		return ActionCreate

@@ -161,7 +161,11 @@ func (g *Gate) begin(m *order.Match, req *order.Request, d *Decision) *Policy {
 		return nil
 	}
 	p := g.policy(m, req)
-	*d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
+	action := p.action()
+	if p.Lookup != nil { // a rule looks an order up before it settles it
+		action = ActionLookup
+	}
+	*d = Decision{Rule: m.Rule, Action: action, Observed: p.Observe, ID: m.ID, Offset: m.Offset}
 	if isUnreadable(m) {
 		g.refuse(p, m.Reason, d)
 	} else if p.Lookup == nil && p.dedup() == nil {
@@ -274,15 +278,6 @@ func (g *Gate) refuse(p *Policy, why order.Reason, d *Decision) {
 
 func markRefused(p *Policy, why order.Reason, d *Decision) {
 	d.Verdict, d.Refused, d.Reason = verdictFor(why), !p.Observe, why
-}
-
-// firstAction is the action that counts the verdict on the ID itself: a rule looks an order
-// up before it settles it.
-func (p *Policy) firstAction() Action {
-	if p.Lookup != nil {
-		return ActionLookup
-	}
-	return p.bracketAction()
 }
 
 func verdictOf(a presence.Answer) Verdict {
