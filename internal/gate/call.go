@@ -72,9 +72,9 @@ type Call struct {
 
 	// Of its answer.
 	grpcAnswer  bool      // it is gRPC's
-	grpcUnknown bool      // gRPC's answer is complete, and its outcome is unknown
 	grpcStatus  string    // of gRPC's answer, in its trailers or alone in its headers
 	status      int       // 0: unknown
+	readings    readings  // what it may mean
 	body        []byte    // while it is collected
 	learnedID   string    // of the order that a create has made
 	repeats     string    // see Trace
@@ -402,7 +402,7 @@ func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
 	}
 	c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest(), func(key Lease, err error) {
 		if err != nil {
-			err = c.keyError(c.keptByOrder(ctx, err))
+			err = keyError(c.keptByOrder(ctx, err))
 		}
 		switch {
 		case err != nil && !c.marks():
@@ -541,8 +541,7 @@ func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
 	exists, isDedup := errors.AsType[dedupError](err)
 	switch {
 	case isStored:
-		_, byKey := errors.AsType[*storedByKey](err)
-		verdict, answer, why = c.found(stored, byKey)
+		verdict, answer, why = c.found(stored)
 	case isDedup:
 		verdict = Verdict(exists)
 	case errors.Is(err, ErrInUse):
@@ -601,14 +600,10 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	if c.lookup != nil {
 		return c.onLookedUp(r)
 	}
-	first := !c.isAnswered
-	if c.NeedsLock && first {
-		c.onAnswer(r)
-	}
-	c.isAnswered = true
-	if !first { // a later answer is Envoy's own, and says nothing about the first
+	if c.isAnswered { // a later answer is Envoy's own, and says nothing about the first
 		return c.pass()
 	}
+	c.onAnswer(r)
 	r.Ended = r.Ended || c.once != nil && c.once.length == 0 // a client takes it for complete
 	if r.Ended {
 		c.completeAnswer()
@@ -621,22 +616,19 @@ func (c *Call) onResponse(r *Response, unseen bool) Step {
 	return c.pass()
 }
 
-// onAnswer handles the headers of the answer to a call with a lock.
+// onAnswer handles the headers of the first answer.
 func (c *Call) onAnswer(r *Response) {
-	c.grpcAnswer, c.status = r.GRPC, r.Status
+	c.isAnswered, c.grpcAnswer, c.status = true, r.GRPC, r.Status
 	if r.Ended {
 		c.grpcStatus = r.GRPCStatus
 	}
-	c.policy.Answers.note(r)
+	c.readings = c.policy.Answers.readOutcome(r)
 	outcome := r.Outcome()
-	first := c.bracket.state == running || c.bracket.state == ending // an answer may cross the gate's own
-	if outcome == OutcomeUnknown && first {
+	if outcome == OutcomeUnknown {
 		c.unknownReason = r.unknownReason()
 	}
-	if c.once != nil && first {
+	if c.once != nil {
 		c.once.begin(r)
-		c.once.readings, c.once.saysDone = c.policy.Answers.readOutcome(r), c.policy.Answers.saysDone() && !r.GRPC
-		c.once.named = c.policy.Answers.names(r.Status)
 	}
 	c.onBracket(response, outcome)
 }
@@ -653,6 +645,7 @@ func (c *Call) onUnseenBody(r *Response, unseen bool) Step {
 		c.mayCreate = false
 		return s
 	case c.NeedsAnswer && c.policy.Create != nil:
+		c.onAnswer(r)
 		if s = c.onCreated(r, unseen); s.Do == PassResponse {
 			s = c.pass()
 		}
@@ -668,17 +661,25 @@ func (c *Call) onUnseenBody(r *Response, unseen bool) Step {
 // onResponseBody handles a piece of the answer's body.
 func (c *Call) onResponseBody(e *Event) Step {
 	// By its length, for Envoy may report the end too late.
-	end := c.once != nil && !c.once.decided && c.isAnswered && c.once.add(e.Body) || e.End
+	end := c.once != nil && !c.once.decided && c.isAnswered && c.addBody(e.Body) || e.End
 	if end {
 		c.completeAnswer()
 	}
-	c.beginUnseen()
+	return c.onPiece(e.Body, end, e.Cut)
+}
+
+// onPiece goes on with a piece of the answer's body. That of a create is collected although Envoy has not shown
+// the headers.
+func (c *Call) onPiece(piece []byte, end, cut bool) Step {
+	if c.stage == atBackend && c.mayHaveCreated() {
+		c.stage = atCollect
+	}
 	switch c.stage {
 	case atCollect:
-		switch c.body = append(c.body, e.Body...); {
+		switch c.body = append(c.body, piece...); {
 		case end:
 			return c.collected(nil)
-		case e.Cut, len(c.body) > maxAnswer:
+		case cut, len(c.body) > maxAnswer:
 			return c.collected(errPartial)
 		}
 		return Step{Do: Wait}
@@ -686,13 +687,6 @@ func (c *Call) onResponseBody(e *Event) Step {
 		return Step{Do: Wait}
 	}
 	return c.pass()
-}
-
-// beginUnseen has the answer to a create collected although Envoy has not shown its headers.
-func (c *Call) beginUnseen() {
-	if c.stage == atBackend && c.mayHaveCreated() {
-		c.stage = atCollect
-	}
 }
 
 // maxAnswer bounds the part of an answer that is collected, in bytes. It is Envoy's default buffer size.
@@ -708,14 +702,7 @@ func (c *Call) onResponseTrailers(grpcStatus string) Step {
 	if c.once != nil && !c.once.decided {
 		c.once.unfit = "it ends in trailers"
 	}
-	c.beginUnseen()
-	switch c.stage {
-	case atCollect:
-		return c.collected(nil)
-	case atLearn, atStore:
-		return Step{Do: Wait}
-	}
-	return c.pass()
+	return c.onPiece(nil, true, false)
 }
 
 // onDelayed goes on with the part of an answer that has arrived: the backend may still be at work.
@@ -762,7 +749,9 @@ func (c *Call) pass() Step {
 // of gRPC counts as cut off if its status does not prove that the backend has finished.
 func (c *Call) completeAnswer() {
 	if c.grpcAnswer && !isKnownGRPC(c.grpcStatus) {
-		c.grpcUnknown = true
+		if c.bracket.state == answered && c.bracket.isCutOff() {
+			c.unknownReason = grpcReason(c.grpcStatus)
+		}
 		return
 	}
 	if c.gate.tracer != nil && c.completedAt.IsZero() {
@@ -803,10 +792,7 @@ func (c *Call) onStreamEnded(last *Response) (s Step) {
 	s.CutOff = c.bracket.isCutOff()
 	breaksOff := s.CutOff && c.bracket.state == answered
 	if breaksOff {
-		c.unknownReason = answerCutOff
-		if c.grpcUnknown {
-			c.unknownReason = grpcReason(c.grpcStatus)
-		}
+		c.unknownReason = cmp.Or(c.unknownReason, answerCutOff)
 	}
 	s.Unfinished = c.bracket.state == running || breaksOff || stage == atCollect && c.lookup == nil
 	c.releaseOrHold(c.onBracket(streamEnded, OutcomeUnknown))

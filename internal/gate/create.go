@@ -24,7 +24,6 @@ type createCall struct {
 	namedText  string   // the ID in the request, as it spells it; "": none
 	idPrefix   string   // of the ID to learn: the parts in the request
 	answer     Response // as far as it has arrived
-	readings   readings // of the answer
 	headerText string   // what [Learn] finds in the headers, of an answer whose body is read, too
 	encoded    bool     // the answer's body may be encoded
 
@@ -37,15 +36,14 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 	if r.GRPC {
 		r = r.asHTTP()
 	}
-	c.policy.Answers.note(r)
-	c.create.answer, c.create.readings, c.status = *r, c.policy.Answers.readOutcome(r), r.Status
+	c.create.answer, c.status = *r, r.Status
 	c.create.answer.Header = nil // valid during this event only
 	switch {
 	case r.madeNoOrder():
 		c.mayCreate = false
 		c.logCreate()
 		return Step{Do: PassResponse}
-	case c.create.readings.means(nil, false).failed():
+	case c.readings.means(nil, false).failed():
 		c.mayCreate = false
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		c.logCreate()
@@ -175,7 +173,7 @@ func (c *Call) awaitsEnd(r *Response) bool {
 
 // learnBody learns the ID of an answer with this body. If that is not whole, why says what became of the rest.
 func (c *Call) learnBody(ctx context.Context, body []byte, why error) learned {
-	if why == nil && c.create.readings.means(body, true).failed() {
+	if why == nil && c.readings.means(body, true).failed() {
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		return learned{none: true}
 	}

@@ -56,11 +56,6 @@ func (a *Answers) read(r *Response) (list readings) {
 	if a == nil || r.GRPC || !r.fromBackend() {
 		return nil
 	}
-	return a.test(r)
-}
-
-// test returns the tests that pass by the headers of an answer.
-func (a *Answers) test(r *Response) (list readings) {
 	for _, group := range []struct {
 		means Meaning
 		tests []AnswerTest
@@ -74,19 +69,16 @@ func (a *Answers) test(r *Response) (list readings) {
 	return list
 }
 
-// note has the outcome of an answer take into account that the rule names its status, without a test of
-// the body. A type alone would be that of a proxy's answer, too.
-func (a *Answers) note(r *Response) {
-	r.said = slices.ContainsFunc(a.read(r), func(one reading) bool { return one.byStatus && len(one.members) == 0 })
-}
-
 // readOutcome is read for a call that changes orders: after several attempts, an answer says
-// nothing about the first.
+// nothing about the first. It has the outcome take into account that the rule names the answer's status,
+// without a test of the body. A type alone would be that of a proxy's answer, too.
 func (a *Answers) readOutcome(r *Response) readings {
+	list := a.read(r)
+	r.said = slices.ContainsFunc(list, func(one reading) bool { return one.byStatus && len(one.members) == 0 })
 	if r.Outcome() != OutcomeKnown {
 		return nil
 	}
-	return a.read(r)
+	return list
 }
 
 // readsBody reports whether a body may decide what an answer means.

@@ -61,16 +61,15 @@ func (p *Policy) ReadsAnswer(d *Decision) bool {
 // lookupCall is what a call knows of a lookup whose answer the gate reads.
 type lookupCall struct {
 	id       string
-	sampled  bool     // it may be one of Verifier.Sample
-	readings readings // of the answer
-	notFound bool     // the answer's status says that there is no such order
+	sampled  bool // it may be one of Verifier.Sample
+	notFound bool // the answer's status says that there is no such order
 }
 
 // onLookedUp handles the headers of the answer to a lookup, which may have to wait for its body.
 func (c *Call) onLookedUp(r *Response) Step {
 	l := c.lookup
-	l.readings, l.notFound = c.policy.Answers.readLookup(r), r.notFound()
-	if l.readings.pending() && !r.Ended {
+	c.readings, l.notFound = c.policy.Answers.readLookup(r), r.notFound()
+	if c.readings.pending() && !r.Ended {
 		c.stage = atCollect
 		return c.collect()
 	}
@@ -83,8 +82,8 @@ func (c *Call) onLookedUp(r *Response) Step {
 func (c *Call) onLookupRead(body []byte, whole bool) Step {
 	// The rest of the body might say something else. Where no adapter reads it, the status counts: see Answered.
 	l := c.lookup
-	notFound := l.notFound && (whole || !l.readings.readBody())
-	absent := c.policy.lookedUp(l.id, l.readings.ofLookup(body, whole, notFound))
+	notFound := l.notFound && (whole || !c.readings.readBody())
+	absent := c.policy.lookedUp(l.id, c.readings.ofLookup(body, whole, notFound))
 	if absent && l.sampled {
 		c.Decision.Verdict, c.Decision.Refused = VerdictAbsent, true
 		c.log(&c.Decision)

@@ -88,6 +88,7 @@ type StoredAnswer struct {
 	// locks have one.
 	Withheld bool
 	All      []string // of several locks: the texts of all of them. Text is one of them
+	byKey    bool     // it is beside the lock of the call's key
 }
 
 // Error implements error. It does not quote the answer.
@@ -109,9 +110,9 @@ const (
 // is brief: it shows only what was done.
 type answerRecord struct {
 	Rule    string      `json:"rule"`
-	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
-	Request string      `json:"request,omitempty"` // fingerprint of the request
-	Caller  string      `json:"caller,omitempty"`  // hash of the scope
+	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders; "" for one
+	Request string      `json:"request,omitempty"` // fingerprint of the request; "": none is needed
+	Caller  string      `json:"caller,omitempty"`  // hash of the scope of the order, and of the host; "": it has none
 	Subject string      `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
 	Fences  []int64     `json:"fences,omitempty"`  // of a key: the number of the answer for each of its orders
 	At      int64       `json:"at"`                // ms since 1970
@@ -208,14 +209,10 @@ type onceCall struct {
 	key   *Once  // of the key's lock; nil: none, or the request has no key
 	keyID string // names the key's lock
 
-	orders  string // fingerprint of several orders; "" for one
-	request string // fingerprint of the request; "": none is needed
-	caller  string // hash of the scope of the order, and of the host; "": it has none
-	subject string // hash of the host and the order of a request with a key
+	brief   answerRecord // what is stored of the call without its answer, but for the time
 	varying varying
 	head    bool // the method is HEAD
 
-	status  int
 	headers [][2]string // that either stores
 	body    []byte
 	size    int
@@ -223,11 +220,6 @@ type onceCall struct {
 	vary    []string // by which headers of the request it varies
 	unfit   string   // why the answer cannot be stored; "": it can
 	encoded bool     // the answer has a Content-Encoding
-
-	grpcFailed bool     // the answer is gRPC's, and its status is not OK
-	readings   readings // what it may mean
-	saysDone   bool     // the rule says which answers are those of a success
-	named      bool     // the rule says which answers of this status are none
 
 	grant   Grant
 	decided bool         // what is stored, at the end of the answer
@@ -248,7 +240,7 @@ func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 	if p.Once == nil && (p.Settle == nil || p.Settle.Once == nil) {
 		return order.NoReason
 	}
-	o := onceCall{length: -1}
+	o := onceCall{length: -1, brief: answerRecord{Rule: p.Rule.Name}}
 	if p.Once != nil {
 		id, why := p.Once.Key.of(p.Rule.Name, req)
 		if why != order.NoReason {
@@ -259,26 +251,26 @@ func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 		}
 		if id != "" {
 			o.key, o.keyID = p.Once, id
-			o.subject = hashOf(strings.ToLower(req.Host), m.ID)
+			o.brief.Subject = hashOf(strings.ToLower(req.Host), m.ID)
 		}
 	}
 	if p.Settle != nil && m.Result == order.Named {
 		o.order = p.Settle.Once
 	}
 	if o.order != nil {
-		o.caller = callerOf(o.order.Scope, req)
+		o.brief.Caller = callerOf(o.order.Scope, req)
 		if o.order.Meanwhile { // the lock is the same for a forged signature
-			o.caller = hashOf(p.Rule.Tokens(req)...)
+			o.brief.Caller = hashOf(p.Rule.Tokens(req)...)
 		}
 	}
 	if o.order == nil && o.key == nil {
 		return order.NoReason
 	}
 	if len(m.Batch) > 1 {
-		o.orders = hashOf(m.Batch...)
+		o.brief.Orders = hashOf(m.Batch...)
 	}
 	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
-		o.request = hashOf(req.Method, strings.ToLower(req.Host), repeatableTarget(req.Target), repeatableBody(req))
+		o.brief.Request = hashOf(req.Method, strings.ToLower(req.Host), repeatableTarget(req.Target), repeatableBody(req))
 	}
 	o.varying, o.head = varyingOf(req), req.Method == http.MethodHead
 	c.once = &o
@@ -300,14 +292,8 @@ func (o *onceCall) both(do func(*Once)) {
 	}
 }
 
-// brief returns what was done by the call, without its answer.
-func (o *onceCall) brief(rule string, now time.Time) answerRecord {
-	return answerRecord{Rule: rule, Orders: o.orders, Request: o.request, Caller: o.caller, Subject: o.subject, At: now.UnixMilli()}
-}
-
 // begin notes the headers of the call's answer.
 func (o *onceCall) begin(r *Response) {
-	o.status, o.length = r.Status, -1
 	if r.Status == http.StatusPartialContent {
 		o.unfit = "it is a part of something"
 	}
@@ -367,14 +353,15 @@ func (o *onceCall) begin(r *Response) {
 // are stored with each answer.
 var corsHeaders = [...]string{"access-control-allow-origin", "access-control-allow-credentials", "access-control-expose-headers"}
 
-// add notes a piece of the answer's body. It reports whether that is the last one: a client
+// addBody notes a piece of the answer's body, to be stored. It reports whether that is the last one: a client
 // takes an answer for complete when it has as many bytes as its Content-Length says, whether
 // or not Envoy has reported the end.
-func (o *onceCall) add(chunk []byte) (last bool) {
+func (c *Call) addBody(chunk []byte) (last bool) {
+	o := c.once
 	o.size += len(chunk)
 	largest := 0
 	o.both(func(once *Once) { largest = max(largest, once.MaxBody) })
-	if o.readings.readBody() {
+	if c.readings.readBody() {
 		largest = max(largest, minReadBody)
 	}
 	if o.size > largest {
@@ -389,31 +376,32 @@ func (o *onceCall) add(chunk []byte) (last bool) {
 // can be stored. It is the default of max_body.
 const minReadBody = 64 << 10
 
-// check returns whether the answer is stored by one of the two, and a reason for the log if it is
+// storable returns whether the answer is stored by one of the two, and a reason for the log if it is
 // not. A failure by the rule's answer is no reason: any client can cause one. Of an answer that is
 // too large or unfit, what was done is stored: the client of a later call could choose that. It could
 // choose a redirect, too. Below 400, of a status that the rule's answer names, each answer is stored
 // that is no failure, and of each other status that is not one of statuses, what was done.
-func (o *onceCall) check(once *Once) (OnceResult, string) {
-	means, whole := o.meaning()
+func (c *Call) storable(once *Once) (OnceResult, string) {
+	o, answers := c.once, c.policy.Answers
+	means, whole := c.meaning()
 	then := "the same call will reach the backend"
-	if len(once.Forget) > 0 && !o.failed() {
+	if len(once.Forget) > 0 && !c.failed() {
 		then = "the stored answer of the settlement stays suspended"
 	}
 	switch {
-	case o.grpcFailed:
+	case c.grpcFailed():
 		return OnceStatus, "its grpc-status is not 0: the same call will reach the backend"
 	case means.failed():
 		return OnceStatus, ""
-	case o.saysDone && whole && means != MeansDone:
+	case answers.saysDone() && !c.grpcAnswer && whole && means != MeansDone:
 		return OnceStatus, "the rule's answer does not say that it is done: " + then
-	case !once.Stores(o.status) && (o.status >= http.StatusBadRequest || len(once.Forget) > 0):
-		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: %s", o.status, then)
+	case !once.Stores(c.status) && (c.status >= http.StatusBadRequest || len(once.Forget) > 0):
+		return OnceStatus, fmt.Sprintf("its status %d is not one of statuses: %s", c.status, then)
 	case len(once.Forget) > 0:
 		return OnceForgotten, ""
-	case !once.Stores(o.status) && !o.named:
+	case !once.Stores(c.status) && !answers.names(c.status):
 		return OnceUnfit, fmt.Sprintf("its status %d is not one of statuses, and the rule's answer does not name it as a failure: "+
-			"the same call will be refused", o.status)
+			"the same call will be refused", c.status)
 	case o.unfit != "":
 		return OnceUnfit, o.unfit + ": the same call will be refused"
 	case o.size > once.MaxBody:
@@ -424,16 +412,19 @@ func (o *onceCall) check(once *Once) (OnceResult, string) {
 
 // failed reports whether the answer to a call shows that nothing was done: the backend refused it, and
 // the rule's answer does not say that it is done.
-func (o *onceCall) failed() bool {
-	means, _ := o.meaning()
-	return o.grpcFailed || means.failed() || means != MeansDone && o.status >= 400 && o.status < 500
+func (c *Call) failed() bool {
+	means, _ := c.meaning()
+	return c.grpcFailed() || means.failed() || means != MeansDone && c.status >= 400 && c.status < 500
 }
+
+func (c *Call) grpcFailed() bool { return c.grpcAnswer && c.grpcStatus != "0" }
 
 // meaning returns what the answer means. Whole: all of its body was read. If it is too large for that,
 // or encoded, the meaning is not certain.
-func (o *onceCall) meaning() (means Meaning, whole bool) {
+func (c *Call) meaning() (means Meaning, whole bool) {
+	o := c.once
 	whole = len(o.body) == o.size && !o.encoded
-	return o.readings.means(o.body, whole), whole
+	return c.readings.means(o.body, whole), whole
 }
 
 // undoes returns which answers the call deletes.

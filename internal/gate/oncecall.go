@@ -85,9 +85,9 @@ func (c *Call) keyRequest() LockRequest {
 }
 
 // keyError marks an error of the key's lock.
-func (c *Call) keyError(err error) error {
+func keyError(err error) error {
 	if stored, ok := errors.AsType[*StoredAnswer](err); ok {
-		return &storedByKey{stored}
+		stored.byKey = true
 	}
 	if errors.Is(err, ErrBusy) {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
@@ -95,17 +95,11 @@ func (c *Call) keyError(err error) error {
 	return err
 }
 
-// storedByKey is a stored answer of the key's lock.
-type storedByKey struct{ *StoredAnswer }
-
-// Unwrap returns the stored answer.
-func (s *storedByKey) Unwrap() error { return s.StoredAnswer }
-
 // found returns the verdict on a call that found a stored answer, and the answer for the
 // client, if it is for the call.
-func (c *Call) found(stored *StoredAnswer, byKey bool) (verdict Verdict, answer *Answer, err error) {
-	once := c.once.order
-	if byKey {
+func (c *Call) found(stored *StoredAnswer) (verdict Verdict, answer *Answer, err error) {
+	once, own := c.once.order, &c.once.brief
+	if stored.byKey {
 		once = c.once.key
 	}
 	r, body, err := readAnswer(stored.Text)
@@ -115,9 +109,9 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (verdict Verdict, answer 
 	case stored.Withheld, slices.ContainsFunc(stored.All, func(text string) bool { return !c.isOfBatch(text) }):
 	case err != nil:
 		return VerdictUnavailable, nil, err
-	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe,
-		!byKey && r.Caller != c.once.caller, !c.once.varying.fit(r.Vary):
-	case byKey && r.Subject != "" && r.Subject != c.once.subject, once.Fingerprint && r.Request != "" && r.Request != c.once.request: // "": it was stored without one
+	case r.Rule != own.Rule || r.Orders != own.Orders || r.Status == 0 && !c.policy.Observe,
+		!stored.byKey && r.Caller != own.Caller, !c.once.varying.fit(r.Vary):
+	case stored.byKey && r.Subject != "" && r.Subject != own.Subject, once.Fingerprint && r.Request != "" && r.Request != own.Request: // "": it was stored without one
 		verdict, result = VerdictMismatch, OnceMismatch
 	case r.Head && !c.once.head:
 	default:
@@ -131,14 +125,14 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (verdict Verdict, answer 
 // have been undone since, and settled anew.
 func (c *Call) isOfBatch(text string) bool {
 	r, _, err := readAnswer(text)
-	return err == nil && r.Orders == c.once.orders
+	return err == nil && r.Orders == c.once.brief.Orders
 }
 
 // storedName returns the name of the call's stored answers. Answers to different requests do not
 // meet if they are for equal ones that came meanwhile.
 func (c *Call) storedName(once *Once) string {
 	if once.Meanwhile && once.Fingerprint {
-		return once.Name + "." + c.once.request
+		return once.Name + "." + c.once.brief.Request
 	}
 	return once.Name
 }
@@ -170,20 +164,21 @@ func (c *Call) decideStored() bool {
 	}
 	why := ""
 	o := c.once
-	o.decided, o.grpcFailed = true, c.grpcAnswer && c.grpcStatus != "0"
+	o.decided = true
 	o.both(func(once *Once) {
-		result, unfit := o.check(once)
+		result, unfit := c.storable(once)
 		why = cmp.Or(why, unfit)
 		if result == OnceStatus {
 			c.gate.record.Once(c.Decision.Rule, result)
-			if o.grant.order != nil && len(once.Forget) > 0 && !o.failed() {
+			if o.grant.order != nil && len(once.Forget) > 0 && !c.failed() {
 				o.grant.order.KeepSuspended()
 			}
 			return
 		}
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
-			r := o.brief(c.policy.Rule.Name, c.gate.now())
+			r := o.brief
+			r.At = c.gate.now().UnixMilli()
 			if c.gate.exemplar(&c.origin) != "" {
 				r.Trace = c.origin.parent
 			}
@@ -193,7 +188,7 @@ func (c *Call) decideStored() bool {
 			change.brief = r.text(nil)
 			change.text = change.brief
 			if result == OnceStored && !c.policy.Observe {
-				r.Status, r.Vary, r.Head = o.status, o.varying.hashes(o.vary), o.head
+				r.Status, r.Vary, r.Head = c.status, o.varying.hashes(o.vary), o.head
 				r.Headers = slices.DeleteFunc(slices.Clone(o.headers), func(h [2]string) bool { return !once.storesHeader(h[0]) })
 				change.text = r.text(o.body)
 			}

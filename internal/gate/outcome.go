@@ -50,7 +50,7 @@ type Response struct {
 	// GRPCStatus is the result of [GRPCStatusIn] for the headers of an answer that has ended.
 	GRPCStatus  string
 	grpcUnknown bool // of a gRPC create: the status leaves the outcome unknown
-	said        bool // the rule's answer says what it means: see [Answers.note]
+	said        bool // the rule's answer says what it means: see [Answers.readOutcome]
 }
 
 const (
@@ -74,14 +74,16 @@ var notForwarded = []string{
 // details distinguish a backend's own 503 from a reset, after which the backend may still
 // be at work. After more than one attempt the outcome is Unknown, because the first attempt
 // may still run. So is a status that proves nothing.
+//
+// For an Envoy that does not send the attributes, it needs both of Envoy's own headers, because
+// x-envoy-upstream-service-time alone does not show retries.
 func (r *Response) Outcome() Outcome {
-	if r.Details == "" && r.Attempts < 0 && !r.grpcUnknown {
-		return r.outcomeByHeaders()
-	}
+	answered := r.Details == detailsViaUpstream && r.Attempts == 1 ||
+		r.Details == "" && r.Attempts < 0 && r.HasServiceTime && r.AttemptHeader == 1
 	switch {
 	case r.grpcUnknown:
 		return OutcomeUnknown
-	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.provesNothing():
+	case answered && !r.provesNothing():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
 		return OutcomeUnknown
@@ -103,15 +105,6 @@ func (r *Response) LacksAttributes() bool {
 // request. About earlier attempts they say something only with the number of attempts.
 func (r *Response) NeverSent() bool {
 	return slices.ContainsFunc(notForwarded, func(prefix string) bool { return strings.HasPrefix(r.Details, prefix) })
-}
-
-// outcomeByHeaders is for an Envoy that does not send the attributes. It needs both of
-// Envoy's own headers, because x-envoy-upstream-service-time alone does not show retries.
-func (r *Response) outcomeByHeaders() Outcome {
-	if r.HasServiceTime && r.AttemptHeader == 1 && !r.provesNothing() {
-		return OutcomeKnown
-	}
-	return OutcomeUnknown
 }
 
 // maxUnknownReason bounds the part of Envoy's details that is copied, in bytes: they may
