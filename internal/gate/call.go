@@ -279,21 +279,22 @@ func (c *Call) begin() Step {
 		c.stage = atLock // of an observed call too: its Locker does not wait
 		return Step{Do: Wait, Work: Acquire}
 	}
-	return c.forward(nil)
+	return c.forward()
 }
 
-// forward forwards the request. Visible is the lease that the backend sees; nil: none.
-func (c *Call) forward(visible Lease) Step {
+// forward forwards the request. The backend sees the lease of orders. In observe mode the request goes on
+// unchanged.
+func (c *Call) forward() Step {
 	c.stage = atBackend
 	s := Step{Do: PassRequest, Options: len(c.answerOptions()), Show: c.shows(c.NeedsLock), Done: !c.NeedsAnswer}
 	if c.accept != "" && c.NeedsAnswer {
 		s.Set = append(s.Set, Header{HeaderAccept, c.accept})
 	}
-	if visible != nil {
-		s.Set = append(s.Set, c.leaseHeaders(visible)...)
-	}
 	if c.lease != nil {
 		s.Work = Watch
+		if c.hasOrder() && !c.policy.Observe {
+			s.Set = append(s.Set, c.leaseHeaders()...)
+		}
 	}
 	s.Metadata = c.metadata()
 	return s
@@ -344,7 +345,7 @@ func (c *Call) onRequestTrailers() Step {
 	c.gate.refuse(c.policy, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
 	if c.policy.Observe {
-		return c.forward(nil)
+		return c.forward()
 	}
 	return c.refuse(nil)
 }
@@ -371,8 +372,9 @@ func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 	if c.gate.tracer != nil {
 		ctx = c.gate.tracer.Context(ctx, c.origin.parent)
 	}
+	checks := c.hasOrder() && (c.hasKey() || c.undoes() || c.policy.conditions() != nil || c.policy.dedup() != nil)
 	c.acquireLocks(ctx, func(g Grant) {
-		if g.Lease == nil || !c.hasOrder() || !c.checksLocked() {
+		if g.Lease == nil || !checks {
 			cancel()
 			then(g)
 			return
@@ -386,11 +388,6 @@ func (c *Call) acquire(ctx context.Context, then func(Grant)) {
 			then(g)
 		}()
 	})
-}
-
-// checksLocked reports whether checkLocked has to ask anything.
-func (c *Call) checksLocked() bool {
-	return c.hasKey() || c.undoes() || c.policy.conditions() != nil || c.policy.dedup() != nil
 }
 
 // acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
@@ -491,7 +488,7 @@ func (c *Call) onGranted(g *Grant) Step {
 			verdict, _, _ = c.refusal(g.Err)
 		}
 		c.decide(verdict)
-		return c.forward(c.visibleLease())
+		return c.forward()
 	case release:
 		c.Decision.Waited = c.grantedAt.Sub(c.start)
 		c.releaseOrHold(release)
@@ -501,15 +498,6 @@ func (c *Call) onGranted(g *Grant) Step {
 
 // giveBack releases the lease of a call that was not forwarded.
 func giveBack(lease Lease) { lease.Release(func(error) {}) }
-
-// visibleLease returns the lease that the backend may see: that of orders. In observe mode it
-// is nil: the request goes on unchanged.
-func (c *Call) visibleLease() Lease {
-	if c.policy.Observe || !c.hasOrder() {
-		return nil
-	}
-	return c.lease
-}
 
 func (c *Call) onDenied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
@@ -524,7 +512,7 @@ func (c *Call) onDenied(err error) Step {
 	c.decide(verdict)
 	if c.policy.Observe { // the bracket is closed: no later event concerns a lock
 		c.forwarded = true
-		return c.forward(nil)
+		return c.forward()
 	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
 	if stored == nil {
@@ -539,6 +527,7 @@ func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
 	verdict = VerdictUnavailable
 	stored, isStored := errors.AsType[*StoredAnswer](err)
 	exists, isDedup := errors.AsType[dedupError](err)
+	unmet, isUnmet := errors.AsType[*UnmetError](err)
 	switch {
 	case isStored:
 		verdict, answer, why = c.found(stored)
@@ -551,8 +540,7 @@ func (c *Call) refusal(err error) (verdict Verdict, answer *Answer, why error) {
 		verdict = VerdictBusy
 	case errors.Is(err, ErrOverloaded):
 		verdict = VerdictOverloaded
-	}
-	if unmet, ok := errors.AsType[*UnmetError](err); ok {
+	case isUnmet:
 		verdict, c.Decision.Condition = VerdictNotReady, unmet.Condition
 	}
 	return verdict, answer, why

@@ -81,10 +81,10 @@ func headerLines(header order.Header, name string) (value string, lines int) {
 }
 
 // leaseHeaders returns the headers that describe the call's lease to the backend.
-func (c *Call) leaseHeaders(lease Lease) []Header {
+func (c *Call) leaseHeaders() []Header {
 	return []Header{
-		{HeaderKey, c.Key()}, {HeaderFence, FenceText(lease)},
-		{HeaderLease, lease.Owner()}, {HeaderVerdict, c.Decision.Verdict.String()},
+		{HeaderKey, c.Key()}, {HeaderFence, FenceText(c.lease)},
+		{HeaderLease, c.lease.Owner()}, {HeaderVerdict, c.Decision.Verdict.String()},
 	}
 }
 
