@@ -32,30 +32,17 @@ func (h Headers) Get(name string) string {
 // request returns the request in Envoy's memory, with the body so far.
 func (h Headers) request(body []byte, state order.BodyState) order.Request {
 	req := order.Request{Header: h, Body: body, BodyState: state}
-	left := 3
-	for i := range h {
-		if name := h[i].Name.string(); name == "" || name[0] != ':' {
-			continue
-		} else if into := pseudo(&req, name); into != nil {
-			*into = h[i].Value.string()
-			if left--; left == 0 {
-				break
-			}
+	for i := 0; i < len(h) && (req.Method == "" || req.Host == "" || req.Target == ""); i++ {
+		switch value := h[i].Value.string(); h[i].Name.string() {
+		case ":method":
+			req.Method = value
+		case ":authority":
+			req.Host = value
+		case ":path":
+			req.Target = value
 		}
 	}
 	return req
-}
-
-func pseudo(req *order.Request, name string) *string {
-	switch name {
-	case ":method":
-		return &req.Method
-	case ":authority":
-		return &req.Host
-	case ":path":
-		return &req.Target
-	}
-	return nil
 }
 
 // removable are headers to remove from a request, besides forged ones.

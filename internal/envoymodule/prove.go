@@ -34,10 +34,7 @@ func (p *proof) begin(h Headers) Step {
 // on handles a later event.
 func (p *proof) on(e Event, end bool) Step {
 	s := p.stream
-	switch {
-	case (e == RequestBody || e == RequestTrailers) && s.stage != reading:
-		return s.requestStep()
-	case (e == ResponseHeaders || e == ResponseBody || e == ResponseTrailers) && p.report == nil: // Envoy's own
+	if (e == ResponseHeaders || e == ResponseBody || e == ResponseTrailers) && p.report == nil { // Envoy's own
 		s.proof, s.answered = nil, true
 		return Step{Do: PassResponse}
 	}

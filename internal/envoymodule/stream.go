@@ -61,14 +61,19 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 			step = s.onFault(e, v)
 		}
 	}()
-	if s.proof != nil {
+	switch isRequest := e == RequestBody || e == RequestTrailers; {
+	case isRequest && s.stage == passed:
+		return Step{Do: PassRequest}
+	case isRequest && s.stage != reading:
+		return Step{Do: Wait}
+	case s.proof != nil:
 		return s.proof.on(e, end)
 	}
 	switch e {
 	case RequestBody:
 		return s.requestBody(end)
 	case RequestTrailers:
-		return s.requestTrailers()
+		return s.screenBody(order.BodyComplete)
 	case ResponseHeaders, ResponseBody, ResponseTrailers:
 		s.answered = s.answered || e == ResponseHeaders
 		if s.call == nil {
@@ -210,21 +215,7 @@ func (s *Stream) forward(step *gate.Step) Step {
 	return Step{Do: PassRequest}
 }
 
-// requestStep is the step for more of a request at its present stage.
-func (s *Stream) requestStep() Step {
-	switch s.stage {
-	case passed:
-		return Step{Do: PassRequest}
-	case reading:
-		return Step{Do: Read}
-	}
-	return Step{Do: Wait}
-}
-
 func (s *Stream) requestBody(end bool) Step {
-	if s.stage != reading {
-		return s.requestStep()
-	}
 	s.body = appendTo(s.body, s.envoy.Chunks(Request))
 	switch {
 	case end:
@@ -233,13 +224,6 @@ func (s *Stream) requestBody(end bool) Step {
 		return s.screenBody(order.BodyCut)
 	}
 	return Step{Do: Read}
-}
-
-func (s *Stream) requestTrailers() Step {
-	if s.stage != reading {
-		return s.requestStep()
-	}
-	return s.screenBody(order.BodyComplete)
 }
 
 // screenBody judges the request again, with its body.

@@ -34,13 +34,8 @@ static void update_log_level(void) {
     __atomic_store_n(&ordergate_debug, now, __ATOMIC_RELAXED);
 }
 
-// One use of the filter in Envoy's configuration.
-typedef struct filter_config {
-  uintptr_t go;
-} filter_config;
-
 typedef struct stream {
-  const filter_config* config;
+  uintptr_t config;  // in Go, as what Envoy keeps of its configuration
   uintptr_t go;  // 0: Go does not need this stream, or no longer
   bool refused;  // ordergate has answered it
   uint32_t watch_not_found;  // if not 0, call Go with it if the backend has no such order
@@ -69,18 +64,11 @@ const void* envoy_dynamic_module_on_http_filter_config_new(
     envoy_dynamic_module_type_envoy_buffer text) {
   (void)config;
   update_log_level();
-  filter_config* c = malloc(sizeof *c);
-  if (c != NULL && (c->go = ordergateNew(name, text)) == 0) {
-    free(c);
-    c = NULL;  // Envoy refuses its configuration
-  }
-  return c;
+  return (const void*)ordergateNew(name, text);  // NULL: Envoy refuses its configuration
 }
 
 void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
-  filter_config* c = (filter_config*)config;
-  ordergateEnd(c->go);
-  free(c);
+  ordergateEnd((uintptr_t)config);
 }
 
 // The filter has no settings of a route.
@@ -102,7 +90,7 @@ void envoy_dynamic_module_on_http_filter_per_route_config_destroy(const void* co
 const void* envoy_dynamic_module_on_http_filter_new(const void* config, void* envoy) {
   (void)envoy;
   stream* s = malloc(sizeof *s);
-  if (s != NULL) *s = (stream){.config = config};
+  if (s != NULL) *s = (stream){.config = (uintptr_t)config};
   return s;
 }
 
@@ -148,7 +136,7 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   ordergate_step step = {0};
   update_log_level();
   ordergate_entering();
-  ordergateRequest(s->config->go, envoy, headers, size, end, &step);
+  ordergateRequest(s->config, envoy, headers, size, end, &step);
   if (headers != few) free(headers);
   act(s, envoy, &step);
   switch (step.action) {
@@ -202,7 +190,7 @@ static uint8_t response_event(stream* s, void* envoy, uint8_t event, bool end) {
 envoy_dynamic_module_type_on_http_filter_response_headers_status
 envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
   stream* s = (stream*)filter;
-  if (s->watch_not_found && not_found(envoy)) ordergateNotFound(s->config->go, envoy, s->watch_not_found);
+  if (s->watch_not_found && not_found(envoy)) ordergateNotFound(s->config, envoy, s->watch_not_found);
   s->watch_not_found = 0;
   switch (response_event(s, envoy, ordergate_response_headers, end)) {
     case ordergate_read:
