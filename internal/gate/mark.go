@@ -3,7 +3,6 @@ package gate
 import (
 	"crypto/hmac"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"maps"
 	"net/http"
@@ -181,20 +180,14 @@ func (m *Marks) use(mark *Mark) (result string) {
 
 // HideMarked is Hide for a marked request: the path has the mark.
 func (s *Seal) HideMarked(method, target, mark string) string {
-	sealed := base64.RawURLEncoding.EncodeToString([]byte(mark))
-	return s.Hide(method, sealed+"\n"+target) // no target has a line feed
+	return s.Hide(method, mark+"\n"+target) // neither has a line feed
 }
 
 // Unmark returns the target and the mark of a target that HideMarked has hidden, and Reveal has
 // restored. Of any other it returns the target.
 func Unmark(revealed string) (target, mark string) {
-	sealed, rest, ok := strings.Cut(revealed, "\n")
-	if !ok {
-		return revealed, ""
+	if mark, target, ok := strings.Cut(revealed, "\n"); ok {
+		return target, mark
 	}
-	text, err := base64.RawURLEncoding.DecodeString(sealed)
-	if err != nil {
-		return revealed, ""
-	}
-	return rest, string(text)
+	return revealed, ""
 }
