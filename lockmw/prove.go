@@ -3,7 +3,6 @@ package lockmw
 import (
 	"slices"
 	"strings"
-	"time"
 
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -30,12 +29,11 @@ func (s *Server) proofOf(req *order.Request, text *string, sealed, off bool) *pr
 	if result == "" {
 		return nil
 	}
-	return &proof{server: s, req: *req, mark: mark, result: result, sealed: sealed}
+	return &proof{req: *req, mark: mark, result: result, sealed: sealed}
 }
 
 // proof is the stream of a marked request. It takes no lock and changes nothing.
 type proof struct {
-	server *Server
 	stream extproc.ExternalProcessor_ProcessServer
 	first  *extproc.ProcessingRequest
 	gate   *gate.Gate
@@ -43,9 +41,11 @@ type proof struct {
 	mark   gate.Mark
 	result string // of Take
 	sealed bool
-	report *gate.Report
 
 	authzOff bool
+	shown    bool // the request's body
+	trailers bool // the request ends in trailers
+	answer   *gate.AnswerSeen
 }
 
 // prove answers a marked request with what it has seen of it. One that asks for ext_authz goes on, if
@@ -55,40 +55,31 @@ func (s *Server) prove(p *proof, text string) error {
 		return p.stream.Send(immediate(gate.RefusedMark(p.result).Answer(gate.VerdictNone)))
 	}
 	if p.mark.Stage == gate.StageAuthz && !p.sealed && !p.authzOff && s.opts.Seal != nil {
-		mutation := withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text))
-		mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
-		return p.stream.Send(onRequest(mutation, skipRest))
+		return p.stream.Send(onRequest(p.withPath(s.opts.Seal.HideMarked(p.req.Method, p.req.Target, text)), skipRest))
 	}
 	if guarded, ok := p.stream.(*guardedStream); ok && p.mark.Stage == gate.StageGuard {
 		guarded.shown = true
 	}
-	p.look()
-	if err := p.readRequest(); err != nil || p.report == nil {
-		return err
+	if wait.For(p.stream.Context(), min(p.mark.Delay, gate.MaxMarkDelay)) != nil || !p.look() {
+		return nil // something else has answered the client
 	}
-	return p.reply()
+	return p.stream.Send(immediate(p.report().Reply().Answer(gate.VerdictNone)))
 }
 
-// look begins the report.
-func (p *proof) look() {
-	p.report = p.gate.Report(gate.AdapterProc, &p.mark, p.req)
-	p.report.Sealed, p.report.AuthzOff, p.report.RawLines = p.sealed, p.authzOff, true
-	for name := range p.first.GetAttributes()[attributesKey].GetFields() {
-		p.report.Attributes = append(p.report.Attributes, name)
-	}
-	slices.Sort(p.report.Attributes)
-	if mode := p.first.GetProtocolConfig(); mode != nil {
-		p.report.BodyMode = mode.GetRequestBodyMode().String()
-	}
+// withPath has a request go on with another path.
+func (p *proof) withPath(path string) *extproc.HeaderMutation {
+	mutation := withPath(path)
+	mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
+	return mutation
 }
 
-// readRequest waits as the mark asks for, and has Envoy show the request's body and, if the mark asks
-// for it, the answer of the backend.
-func (p *proof) readRequest() error {
-	if wait.For(p.stream.Context(), min(p.mark.Delay, gate.MaxMarkDelay)) != nil {
-		return nil
-	}
+// look has Envoy show the request's body and, if the mark asks for it, the answer of the backend. It returns
+// false if the stream ends before.
+func (p *proof) look() bool {
 	hasBody, asks := p.req.BodyState == order.BodyUnseen, p.mark.Stage == gate.StageBackend || p.mark.Stage == gate.StageGuard
+	if !hasBody && !asks {
+		return true
+	}
 	mode := &procmode.ProcessingMode{
 		ResponseHeaderMode: procmode.ProcessingMode_SEND, ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}
@@ -98,71 +89,58 @@ func (p *proof) readRequest() error {
 	if hasBody {
 		mode.RequestBodyMode, mode.RequestTrailerMode = procmode.ProcessingMode_BUFFERED, procmode.ProcessingMode_SEND
 	}
-	if !hasBody && !asks {
-		return nil
-	}
 	// Until the body has come, and at the backend, the request has a path that none serves, and a body of
 	// a type that none reads.
-	mutation := withPath(gate.MarkedPath)
-	mutation.RemoveHeaders = slices.Concat(removeOwned, gate.Forged(p.req.Header))
+	mutation := p.withPath(gate.MarkedPath)
 	if text := contentTypeOf(p.req.Header); text != "" {
 		mutation.SetHeaders = append(mutation.SetHeaders, set(headerType, gate.UnreadType))
 	}
-	if err := p.stream.Send(onRequest(mutation, mode)); err != nil {
-		return nil
-	}
-	return p.receive(asks)
-}
-
-// receive reads what Envoy shows. It returns once the report is complete, and without a report if the
-// stream has ended: then something else has answered the client.
-func (p *proof) receive(asks bool) error {
-	for {
+	for reply := onRequest(mutation, mode); p.stream.Send(reply) == nil; {
 		msg, err := p.stream.Recv()
 		if err != nil {
-			p.report = nil
-			return nil
+			return false
 		}
-		reply, done := continueReply(msg), false
-		switch headers, body := msg.GetResponseHeaders(), msg.GetResponseBody(); {
-		case msg.GetRequestBody() != nil:
-			p.body(msg.GetRequestBody())
-			done = !asks
+		done := false
+		reply = continueReply(msg)
+		switch headers, body := msg.GetResponseHeaders(), msg.GetRequestBody(); {
+		case body != nil:
+			p.req.Body, p.req.BodyState, p.shown = body.GetBody(), order.BodyComplete, true
+			p.trailers, done = !body.GetEndOfStream(), !asks
 		case msg.GetRequestTrailers() != nil:
-			p.report.Trailers, done = true, !asks
+			p.trailers, done = true, !asks
 		case headers != nil:
 			r := response(headers, msg)
-			p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: r.Ended}
+			p.answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: r.Ended}
 			if done = r.Ended || !asks; !done {
 				reply = onResponse()
 				reply.ModeOverride = modes[gate.ShowBody]
 			}
-		case body != nil && p.report.Answer != nil: // it shows that Envoy sends the others
-			p.report.Answer.Ended, done = true, true
+		case msg.GetResponseBody() != nil && p.answer != nil: // it shows that Envoy sends the others
+			p.answer.Ended, done = true, true
 		case msg.GetResponseTrailers() != nil:
 			done = true
 		}
 		if done {
-			return nil
-		}
-		if err := p.stream.Send(reply); err != nil {
-			p.report = nil
-			return nil
+			return true
 		}
 	}
+	return false
 }
 
-// body notes the request's body, and reads the order in it.
-func (p *proof) body(msg *extproc.HttpBody) {
-	p.req.Body, p.req.BodyState = msg.GetBody(), order.BodyComplete
-	before := *p.report
-	p.look()
-	size := len(p.req.Body)
-	p.report.Body, p.report.Trailers, p.report.Answer = &size, !msg.GetEndOfStream(), before.Answer
-}
-
-// reply answers in place of the backend.
-func (p *proof) reply() error {
-	p.report.Time = time.Now().UTC()
-	return p.stream.Send(immediate(p.report.Reply().Answer(gate.VerdictNone)))
+// report says what Envoy has shown.
+func (p *proof) report() *gate.Report {
+	r := p.gate.Report(gate.AdapterProc, &p.mark, p.req)
+	r.Sealed, r.AuthzOff, r.RawLines, r.Trailers, r.Answer = p.sealed, p.authzOff, true, p.trailers, p.answer
+	for name := range p.first.GetAttributes()[attributesKey].GetFields() {
+		r.Attributes = append(r.Attributes, name)
+	}
+	slices.Sort(r.Attributes)
+	if mode := p.first.GetProtocolConfig(); mode != nil {
+		r.BodyMode = mode.GetRequestBodyMode().String()
+	}
+	if p.shown {
+		size := len(p.req.Body)
+		r.Body = &size
+	}
+	return r
 }
