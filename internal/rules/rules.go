@@ -12,6 +12,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -161,14 +162,6 @@ var backends = map[string]order.Backend{
 	config.BackendPHP:    order.PHP,
 }
 
-func queryOf(parameters map[string]config.QueryValues) map[string][]string {
-	query := make(map[string][]string, len(parameters))
-	for name, values := range parameters {
-		query[name] = values
-	}
-	return query
-}
-
 func orderRule(r *config.Rule, secret config.Secret) (order.Rule, error) {
 	rule := order.Rule{
 		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
@@ -177,10 +170,13 @@ func orderRule(r *config.Rule, secret config.Secret) (order.Rule, error) {
 		Pass:         r.Pass,
 		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
 		Backend:      backends[r.Backend],
-		Query:        queryOf(r.Match.Query),
+		Query:        make(map[string][]string, len(r.Match.Query)),
 		Nameless:     r.Create != nil && r.Create.Dedup != nil,
 		// Not nil: nil stands for the default.
 		FrontControllers: append([]string{}, r.FrontControllers...),
+	}
+	for name, values := range r.Match.Query {
+		rule.Query[name] = values
 	}
 	for _, c := range r.IDs {
 		id, placed, err := orderID(c)
@@ -199,8 +195,16 @@ func orderRule(r *config.Rule, secret config.Secret) (order.Rule, error) {
 		}
 		rule.Parts = append(rule.Parts, order.Part{Name: name, ID: id})
 	}
-	if r.IsBy() {
-		addTokens(&rule, r.Settle, secret)
+	if r.IsBy() { // a hash of each token stands for an order. Those behind the first are parts, so a request has to have all of them
+		for i, place := range r.Settle.By {
+			id, _ := located(place.ID())
+			id.Format = order.Format{Kind: order.Hashed, Key: string(secret), AsHeader: id.In == order.InHeader}
+			if i == 0 {
+				rule.IDs = append(rule.IDs, id)
+			} else {
+				rule.Parts = append(rule.Parts, order.Part{Name: "by" + strconv.Itoa(i), ID: id})
+			}
+		}
 	}
 	if r.Settle != nil && r.Settle.Limit != nil {
 		id, _, err := orderID(r.Settle.Limit.ID)
