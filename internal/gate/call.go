@@ -556,8 +556,12 @@ func (c *Call) decideAfter(v Verdict, took time.Duration) {
 		d.Waited = took
 	}
 	c.gate.record.Decided(d.Rule, d.Action, v, d.Observed, took, c.gate.exemplar(&c.origin))
+	span := SpanCheck
+	if c.policy.HasLock() {
+		span = SpanSettle
+	}
 	if c.lease == nil { // otherwise at the end of the call
-		c.report(d, c.bracketSpan())
+		c.report(d, span)
 	}
 }
 

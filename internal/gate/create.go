@@ -204,7 +204,10 @@ func (c *Call) textIn(body []byte) (string, error) {
 	if len(path) == 0 {
 		return c.create.headerText, nil
 	}
-	text, err := memberText(body, path)
+	text, kind, err := member(body, path)
+	if err == nil && kind != '"' && kind != '0' {
+		err = fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
+	}
 	switch {
 	case err == nil:
 	case c.create.answer.GRPC:

@@ -16,24 +16,20 @@ const maxListed = 50
 // For more than maxListed orders it is the template of the keys, a semicolon and the number
 // of orders.
 func (c *Call) Key() string {
-	if c.lockKey == "" && !c.hasOrder() {
+	switch ids := c.lockRequest.IDs; {
+	case c.lockKey != "":
+	case !c.hasOrder():
 		c.lockKey = c.OnceKey()
-	}
-	if c.lockKey == "" {
-		c.lockKey = keyText(c.policy.Settle.Lock, c.lockRequest.IDs)
+	case len(ids) > maxListed:
+		c.lockKey = c.policy.Settle.Lock.Key(order.Prefix(ids[0])+"{id}") + ";" + strconv.Itoa(len(ids))
+	default:
+		keys := make([]string, len(ids))
+		for i, id := range ids {
+			keys[i] = c.policy.Settle.Lock.Key(id)
+		}
+		c.lockKey = strings.Join(keys, ",")
 	}
 	return c.lockKey
-}
-
-func keyText(lock Locker, ids []string) string {
-	if len(ids) > maxListed {
-		return lock.Key(order.Prefix(ids[0])+"{id}") + ";" + strconv.Itoa(len(ids))
-	}
-	keys := make([]string, len(ids))
-	for i, id := range ids {
-		keys[i] = lock.Key(id)
-	}
-	return strings.Join(keys, ",")
 }
 
 // FenceText returns the fence of a lease in decimal. For several orders it joins their

@@ -9,19 +9,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// memberText returns the text of the string or number at a path of object members: see
-// [member].
-func memberText(body []byte, path []string) (string, error) {
-	text, kind, err := member(body, path)
-	switch {
-	case err != nil:
-		return "", err
-	case kind != '"' && kind != '0':
-		return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
-	}
-	return text, nil
-}
-
 // member returns the value at a path of object members, with the kind of its first token; the
 // text of an object or an array is "". It refuses a body that repeats a member of the path after
 // it, because parsers differ in which one they use. It ignores invalid JSON after the value. It

@@ -171,7 +171,7 @@ func (c *Call) metadata() *Metadata {
 	m := &decided
 	m.Order = c.orders()
 	if c.lease != nil {
-		m.Fence = cut(FenceText(c.lease))
+		m.Fence = plain(FenceText(c.lease)) // of many orders it is long
 	}
 	if c.NeedsLock && c.bracket.isFinal() && (c.lease != nil || !c.policy.Observe) {
 		m.Outcome = c.bracket.outcome.String()
@@ -242,14 +242,6 @@ func plain(text string) string {
 		}
 	}
 	return string(b)
-}
-
-// cut cuts a text that is too long for metadata: the fences of many orders.
-func cut(text string) string {
-	if len(text) > maxPlain {
-		return text[:maxPlain] + "..."
-	}
-	return text
 }
 
 var isPlain = func() (is [256]bool) {

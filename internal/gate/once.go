@@ -143,21 +143,12 @@ func (r *answerRecord) isValid() bool {
 	if r.Status != 0 && (r.Status < 200 || r.Status > 599) {
 		return false
 	}
-	for _, h := range r.Headers {
-		if !isHeaderName(h[0]) || strings.ContainsFunc(h[1], isControl) {
-			return false
-		}
-	}
-	return true
+	const token = "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~"         // RFC 9110, 5.6.2, in lower case
+	isControl := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f } // RFC 9110, 5.5
+	return !slices.ContainsFunc(r.Headers, func(h [2]string) bool {
+		return h[0] == "" || strings.Trim(h[0], token) != "" || strings.ContainsFunc(h[1], isControl)
+	})
 }
-
-// isHeaderName accepts a token (RFC 9110, 5.6.2) in lower case.
-func isHeaderName(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~") == ""
-}
-
-// isControl reports whether a character is not for the value of a header (RFC 9110, 5.5).
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // AnswerSummary describes a stored answer, for an operator.
 type AnswerSummary struct {

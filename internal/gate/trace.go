@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -51,18 +52,10 @@ func (g *Gate) exemplar(from *origin) string {
 		return ""
 	}
 	id := from.trace()
-	if id == "" || !isOdd(from.parent[sizeOfTraceParent-1]) {
+	if id == "" || strings.IndexByte("13579bdf", from.parent[sizeOfTraceParent-1]) < 0 { // the lowest bit means sampled
 		return ""
 	}
 	return id
-}
-
-// isOdd reports whether a hexadecimal digit has its lowest bit: in a traceparent it means sampled.
-func isOdd(digit byte) bool {
-	if digit >= 'a' {
-		digit++ // 'a' is odd
-	}
-	return digit&1 == 1
 }
 
 // fails reports whether a verdict shows trouble, with the locks or with the call.
@@ -91,14 +84,6 @@ func (c *Call) trace(d *Decision, name string) *Trace {
 		t.Parts = append(t.Parts, Span{SpanForwarded, granted, end})
 	}
 	return t
-}
-
-// bracketSpan is the name of the call's span.
-func (c *Call) bracketSpan() string {
-	if c.policy.HasLock() {
-		return SpanSettle
-	}
-	return SpanCheck
 }
 
 // traceLearned traces that a new order was made known.

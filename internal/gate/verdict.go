@@ -191,9 +191,9 @@ type Replies[T any] struct {
 // answer for every reason. The error is encode's first one, with the rule's name.
 func NewReplies[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) (r Replies[T], err error) {
 	r.http, r.grpc = make([][Refusals]*T, len(g.policies)), make([][Refusals]*T, len(g.policies))
-	known := make(map[encoded]*T)
+	known := make(map[string]*T)
 	add := func(to **T, reply Reply, verdict Verdict) (err error) {
-		key := encoded{verdict, reply.Status, reply.GRPCStatus, fmt.Sprintf("%q", reply.Headers()), reply.Body}
+		key := fmt.Sprintf("%d %d %d %q %q", verdict, reply.Status, reply.GRPCStatus, reply.Headers(), reply.Body)
 		if known[key] == nil {
 			known[key], err = encode(reply, verdict)
 		}
@@ -213,14 +213,6 @@ func NewReplies[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) (r Repl
 		}
 	}
 	return r, nil
-}
-
-// encoded identifies what a client gets.
-type encoded struct {
-	verdict       Verdict
-	status        int
-	grpc          GRPCStatus
-	headers, body string
 }
 
 // To returns the answer to a refused request.
