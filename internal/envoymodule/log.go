@@ -16,8 +16,8 @@ type Output interface {
 
 // NewLogger returns a logger that writes to Envoy's log. Envoy adds the time and the level.
 func NewLogger(to Output) *slog.Logger {
-	w := &lines{to: to}
-	text := slog.NewTextHandler(&w.line, &slog.HandlerOptions{
+	h := handler{to: to, mu: new(sync.Mutex), line: new(bytes.Buffer)}
+	h.Handler = slog.NewTextHandler(h.line, &slog.HandlerOptions{
 		Level: slog.LevelDebug, // see Enabled
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
@@ -26,39 +26,36 @@ func NewLogger(to Output) *slog.Logger {
 			return a
 		},
 	})
-	return slog.New(handler{text, w})
+	return slog.New(h)
 }
 
-// lines writes lines to Envoy, one at a time.
-type lines struct {
-	to   Output
-	mu   sync.Mutex
-	line bytes.Buffer // guarded by mu
-}
-
-// handler implements slog.Handler.
+// handler implements slog.Handler. It writes lines to Envoy, one at a time.
 type handler struct {
 	slog.Handler
-	lines *lines
+	to   Output
+	mu   *sync.Mutex
+	line *bytes.Buffer // guarded by mu
 }
 
-func (h handler) Enabled(_ context.Context, l slog.Level) bool { return h.lines.to.Enabled(l) }
+func (h handler) Enabled(_ context.Context, l slog.Level) bool { return h.to.Enabled(l) }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	h.lines.mu.Lock()
-	defer h.lines.mu.Unlock()
-	h.lines.line.Reset()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.line.Reset()
 	if err := h.Handler.Handle(ctx, r); err != nil {
 		return err
 	}
-	h.lines.to.Log(r.Level, strings.TrimSuffix(h.lines.line.String(), "\n"))
+	h.to.Log(r.Level, strings.TrimSuffix(h.line.String(), "\n"))
 	return nil
 }
 
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(attrs), h.lines}
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
 }
 
 func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.Handler.WithGroup(name), h.lines}
+	h.Handler = h.Handler.WithGroup(name)
+	return h
 }

@@ -50,13 +50,16 @@ static bool is_too_old(void) {
   return dlsym(RTLD_DEFAULT, "envoy_dynamic_module_callback_get_log_level") == NULL;
 }
 
+// refuse_configuration logs why, and returns what has Envoy refuse its configuration.
+static void* refuse_configuration(const char* why) {
+  envoy_dynamic_module_callback_log(envoy_dynamic_module_type_log_level_Error,
+                                    (envoy_dynamic_module_type_module_buffer){why, strlen(why)});
+  return NULL;
+}
+
 const char* envoy_dynamic_module_on_program_init(void) {
   if (!is_too_old()) return ENVOY_DYNAMIC_MODULES_ABI_VERSION;
-  static const char why[] = "this Envoy is too old for the module of ordergate: use Envoy 1.39 or newer, or ordergate beside Envoy";
-  envoy_dynamic_module_callback_log(
-      envoy_dynamic_module_type_log_level_Error,
-      (envoy_dynamic_module_type_module_buffer){why, sizeof why - 1});
-  return NULL;
+  return refuse_configuration("this Envoy is too old for the module of ordergate: use Envoy 1.39 or newer, or ordergate beside Envoy");
 }
 
 const void* envoy_dynamic_module_on_http_filter_config_new(
@@ -75,12 +78,7 @@ void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
 const void* envoy_dynamic_module_on_http_filter_per_route_config_new(
     envoy_dynamic_module_type_envoy_buffer name, envoy_dynamic_module_type_envoy_buffer text) {
   (void)name, (void)text;
-  static const char why[] =
-      "ordergate has no settings of a route; to leave it out use FilterConfig{disabled: true}";
-  envoy_dynamic_module_callback_log(
-      envoy_dynamic_module_type_log_level_Error,
-      (envoy_dynamic_module_type_module_buffer){why, sizeof why - 1});
-  return NULL;
+  return refuse_configuration("ordergate has no settings of a route; to leave it out use FilterConfig{disabled: true}");
 }
 
 void envoy_dynamic_module_on_http_filter_per_route_config_destroy(const void* config) {

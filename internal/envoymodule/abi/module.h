@@ -9,7 +9,7 @@
 #include "envoy.h"
 #endif
 
-// An answer in place of the backend. It is never freed, see intern in reply.go, unless it is
+// An answer in place of the backend. It is never freed, see Native in reply.go, unless it is
 // for one request: then it is one block with all that it points to, which act frees.
 typedef struct ordergate_reply {
   bool temporary;

@@ -30,16 +30,11 @@ func Native(r *envoymodule.Reply) unsafe.Pointer {
 	key := fmt.Sprintf("%d %q %q %q", r.Status, r.Headers, r.Body, r.Details)
 	c := replies.all[key]
 	if c == nil {
-		c = intern(r)
+		c = (*C.ordergate_reply)(C.malloc(C.size_t(sizeOf(r))))
+		write(r, unsafe.Pointer(c), permanent)
 		replies.all[key] = c
 	}
 	return unsafe.Pointer(c)
-}
-
-func intern(r *envoymodule.Reply) *C.ordergate_reply {
-	block := C.malloc(C.size_t(sizeOf(r)))
-	write(r, block, permanent)
-	return (*C.ordergate_reply)(block)
 }
 
 // sizeOf returns the size of a reply in C's memory with its headers, but without its texts.
