@@ -1,8 +1,6 @@
 package lockmw
 
 import (
-	"strconv"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -61,35 +59,11 @@ func client(first *extproc.ProcessingRequest) string {
 
 // response translates the headers of an answer.
 func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Response {
-	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Header: headerMap(h.GetHeaders().GetHeaders())}
-	for _, h := range h.GetHeaders().GetHeaders() {
-		switch h.GetKey() {
-		case ":status":
-			r.Status = number(headerValue(h))
-		case "x-envoy-upstream-service-time":
-			r.HasServiceTime = true
-		case "x-envoy-attempt-count":
-			r.AttemptHeader = number(headerValue(h))
-		case "content-type":
-			r.GRPC = r.GRPC || gate.IsGRPCType(headerValue(h))
-		}
-	}
-	if r.Ended = h.GetEndOfStream(); r.Ended {
-		r.GRPCStatus = gate.GRPCStatusIn(r.Header)
-	}
+	r := gate.ResponseOf(headerMap(h.GetHeaders().GetHeaders()), h.GetEndOfStream())
 	fields := msg.GetAttributes()[attributesKey].GetFields()
 	r.Details = fields["response.code_details"].GetStringValue()
 	if v, ok := fields["upstream.request_attempt_count"]; ok {
 		r.Attempts = int(v.GetNumberValue())
 	}
 	return r
-}
-
-// number returns -1 for a text that is not a number.
-func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return -1
-	}
-	return n
 }

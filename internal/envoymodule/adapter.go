@@ -187,7 +187,7 @@ func (a *Adapter) NotFound(e Envoy, watched uint32) {
 		}
 	}()
 	if d := a.current.Load(); d.version == watched {
-		d.gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response)))
+		d.gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response), false))
 	}
 }
 

@@ -2,7 +2,6 @@ package envoymodule
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -96,35 +95,13 @@ func (h Headers) strip(from Envoy, first, options int) {
 	}
 }
 
-// status returns the status of an answer, -1 if there is none.
-func (h Headers) status() int {
-	n, err := strconv.Atoi(h.Get(":status"))
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-// answer translates the headers of an answer. End means that they end it.
-func answer(e Envoy, h Headers, end bool) *gate.Response {
-	r := response(e, h)
-	if r.Ended = end; end {
-		r.GRPCStatus = gate.GRPCStatusIn(h)
-	}
-	for i := range h {
-		r.GRPC = r.GRPC || h[i].Name.string() == "content-type" && gate.IsGRPCType(h[i].Value.string())
-	}
-	return r
-}
-
-// response translates Envoy's information about an answer. Without headers it is about the
-// end of a stream.
-func response(e Envoy, h Headers) *gate.Response {
-	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Details: e.Details()}
+// response translates Envoy's information about an answer, or, without headers, about the end of a stream.
+func response(e Envoy, h Headers, end bool) *gate.Response {
+	r := &gate.Response{}
 	if h != nil {
-		r.Status, r.Header = h.status(), h
-		r.HasServiceTime = h.Get("x-envoy-upstream-service-time") != ""
+		r = gate.ResponseOf(h, end)
 	}
+	r.Details, r.Attempts, r.AttemptHeader = e.Details(), -1, -1
 	n, ok := e.Attempts()
 	switch {
 	case ok:

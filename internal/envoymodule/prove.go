@@ -49,7 +49,7 @@ func (p *proof) on(e Event, end bool) Step {
 		p.trails = true
 		return p.forward(s.envoy.Headers(Request))
 	case ResponseHeaders:
-		r := answer(s.envoy, s.envoy.Headers(Response), end)
+		r := response(s.envoy, s.envoy.Headers(Response), end)
 		p.report.Answer = &gate.AnswerSeen{Status: r.Status, Details: strings.Clone(r.Details), Attempts: r.Attempts, Ended: end}
 		if !end {
 			return Step{Do: Read}

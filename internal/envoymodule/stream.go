@@ -12,17 +12,8 @@ import (
 // methods one at a time. It first judges the request, and then reports what it sees to the call.
 //
 // Work for the call goes on in other goroutines, and its events come back by the mailbox: only the worker
-// reports to the call, and only the worker forwards. The races, and their results:
-//   - The lock arrives while the client leaves. If the worker handles the end first, the call gets the
-//     lock afterwards, and releases it: nothing was sent.
-//   - The lock arrives while Envoy answers by itself, after a timeout. This is the same
-//     case: the call finds that it is answered.
-//   - The client leaves during the wait for the lock. The call gives up the wait, and a
-//     lock that is still granted is released.
-//   - The client leaves after the request was forwarded. The lock is held, unless Envoy
-//     reports that it did not try to reach the backend.
-//   - The lease is lost while the answer arrives. If the worker handles the answer first,
-//     the answer passes, until max_hold. If it handles the loss first, the call is ended.
+// reports to the call, and only the worker forwards. Of two events that race, the worker handles one first;
+// internal/gate/bracket.go says what becomes of the lock then.
 type Stream struct {
 	adapter *Adapter
 	replies *gateReplies
@@ -94,7 +85,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 func (s *Stream) answerEvent(e Event, end bool) gate.Event {
 	switch e {
 	case ResponseHeaders:
-		return gate.Event{Kind: gate.ResponseHeaders, Response: answer(s.envoy, s.envoy.Headers(Response), end)}
+		return gate.Event{Kind: gate.ResponseHeaders, Response: response(s.envoy, s.envoy.Headers(Response), end)}
 	case ResponseBody:
 		return gate.Event{Kind: gate.ResponseBody, Body: s.answerBody(), End: end}
 	default:
@@ -326,7 +317,7 @@ func (s *Stream) complete() {
 	if s.call != nil {
 		end := gate.Event{Kind: gate.StreamEnded}
 		if !s.answered {
-			end.Response = response(s.envoy, nil)
+			end.Response = response(s.envoy, nil, false)
 		}
 		s.report(end)
 	}

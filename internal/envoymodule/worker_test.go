@@ -315,7 +315,7 @@ func TestResponse(t *testing.T) {
 		{"", 0, true, gate.OutcomeUnknown},
 	} {
 		e := &envoy{details: tc.details, attempts: tc.attempts, mute: tc.mute}
-		if got := response(e, headersOf(":status", "500")).Outcome(); got != tc.want {
+		if got := response(e, headersOf(":status", "500"), false).Outcome(); got != tc.want {
 			t.Errorf("%q after %d attempts (not reported: %t): %s, want %s", tc.details, tc.attempts, tc.mute, got, tc.want)
 		}
 	}

@@ -53,6 +53,34 @@ type Response struct {
 	said        bool // the rule's answer says what it means: see [Answers.readOutcome]
 }
 
+// ResponseOf reads the headers of an answer. Ended means that they end it.
+func ResponseOf(headers order.Header, ended bool) *Response {
+	r := &Response{Attempts: -1, AttemptHeader: -1, Header: headers, Ended: ended}
+	number := func(text string) int {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	for name, value := range order.All(headers) {
+		switch name {
+		case ":status":
+			r.Status = number(value)
+		case "x-envoy-upstream-service-time":
+			r.HasServiceTime = true
+		case "x-envoy-attempt-count":
+			r.AttemptHeader = number(value)
+		case contentType:
+			r.GRPC = r.GRPC || IsGRPCType(value)
+		}
+	}
+	if ended {
+		r.GRPCStatus = GRPCStatusIn(headers)
+	}
+	return r
+}
+
 const (
 	detailsViaUpstream = "via_upstream"
 	resetBeforeAnswer  = "upstream_reset_before_response_started{"
