@@ -48,7 +48,9 @@ func (h *delayedAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, c
 		// A lost connection, or one that this side closed, ends with another error.
 		if after := time.Since(since); errors.Is(err, io.EOF) && !over.Load() {
 			ended.Store(true)
-			h.note(call, time.Now(), after)
+			if h.isCut(time.Now(), after) {
+				h.cut.Note(append(call.LogArgs(), "after", after.Round(time.Millisecond), "held_up_to", h.maxDelay)...)
+			}
 		}
 	})
 	return func() {
@@ -56,13 +58,6 @@ func (h *delayedAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, c
 		if !timer.Stop() && !ended.Load() {
 			h.keep(time.Now(), time.Since(since))
 		}
-	}
-}
-
-// note handles the end of a stream after its answer waited for so long.
-func (h *delayedAnswers) note(call *gate.Call, now time.Time, after time.Duration) {
-	if h.isCut(now, after) {
-		h.cut.Note(append(call.LogArgs(), "after", after.Round(time.Millisecond), "held_up_to", h.maxDelay)...)
 	}
 }
 

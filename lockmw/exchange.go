@@ -216,7 +216,11 @@ func (x *exchange) noteUnfinished(step *gate.Step) {
 	case step.Unfinished:
 		x.server.endUnanswered(x.call, step.CutOff)
 	}
-	if !x.replied && !x.since.IsZero() {
-		x.server.waits.note(x.call, time.Now(), x.since)
+	if x.replied || x.since.IsZero() {
+		return
+	}
+	now := time.Now()
+	if after := now.Sub(x.since); x.server.waits.isSame(now, after) {
+		x.server.waits.cut.Note(append(x.call.LogArgs(), "after", after.Round(time.Millisecond))...)
 	}
 }

@@ -109,14 +109,6 @@ const (
 	minWait = 100 * time.Millisecond
 )
 
-// note handles the end of a call that has waited for its lock since then.
-func (c *cutOffWaits) note(call *gate.Call, now, since time.Time) {
-	after := now.Sub(since)
-	if c.isSame(now, after) {
-		c.cut.Note(append(call.LogArgs(), "after", after.Round(time.Millisecond))...)
-	}
-}
-
 // isSame reports whether enough consecutive waits, this one included, had the same
 // duration. A busy machine may add a tenth and 50 ms.
 func (c *cutOffWaits) isSame(now time.Time, after time.Duration) bool {

@@ -397,7 +397,10 @@ func (c *Call) acquireLocks(ctx context.Context, then func(Grant)) {
 		c.acquireOrder(ctx, Grant{}, then)
 		return
 	}
-	c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest(), func(key Lease, err error) {
+	request := LockRequest{
+		IDs: []string{c.once.keyID}, Purpose: c.lockRequest.Purpose, Client: c.lockRequest.Client, Stored: c.once.key.Name,
+	}
+	c.policy.Once.Key.Lock.Acquire(ctx, request, func(key Lease, err error) {
 		if err != nil {
 			err = keyError(c.keptByOrder(ctx, err))
 		}

@@ -48,7 +48,7 @@ func (c *Call) onCreated(r *Response, unseen bool) Step {
 		c.gate.record.Learned(c.Decision.Rule, ErrFailed)
 		c.logCreate()
 		return Step{Do: PassResponse}
-	case !r.mayBeFromBackend():
+	case r.Details != "" && r.Details != detailsViaUpstream: // Envoy's own answer
 		return c.learnUnanswered()
 	case !c.learnsBody() && !c.awaitsEnd(r):
 		text := c.textInHeader(r.Header)

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 
-	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
@@ -48,13 +47,6 @@ func (d *Dedup) Decide(ctx context.Context, id string) Verdict {
 		return VerdictUnavailable
 	}
 	return VerdictUnknown
-}
-
-// goesOn reports, without blocking, that a create goes on: its order is certainly new, the
-// backend chooses it, or it is in a body that was not passed on, which ext_proc sees
-// (see Call.asksByBody).
-func (d *Dedup) goesOn(m *order.Match) bool {
-	return m.ID == "" || d.Filter.MayContain(m.ID) == presence.Absent
 }
 
 // dedup returns the dedup of a rule; nil: it has none.

@@ -99,9 +99,6 @@ func (a *Answers) names(status int) bool {
 // saysDone reports whether the rule says which answers are those of a success.
 func (a *Answers) saysDone() bool { return a != nil && len(a.Done) > 0 }
 
-// saysAbsent reports whether the rule says by which answers the backend has no such order.
-func (a *Answers) saysAbsent() bool { return a != nil && len(a.Absent) > 0 }
-
 func (t *AnswerTest) passesHeaders(r *Response) bool {
 	if t.Status != nil && !t.Status(r.Status) {
 		return false

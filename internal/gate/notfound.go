@@ -55,7 +55,7 @@ func (l *Lookup) watchedID(m *order.Match, method string) string {
 // ReadsAnswer reports whether a lookup that goes on needs a [Call], which reads the answer. Without
 // one, an adapter reports only answers with 404 and 410, to [Gate.Answered].
 func (p *Policy) ReadsAnswer(d *Decision) bool {
-	return d.Verified || !d.Refused && !p.HasCalls() && p.Lookup != nil && p.Lookup.OnNotFound != nil && p.Answers.saysAbsent()
+	return d.Verified || !d.Refused && !p.HasCalls() && p.Lookup != nil && p.Lookup.OnNotFound != nil && p.Answers != nil && len(p.Answers.Absent) > 0
 }
 
 // lookupCall is what a call knows of a lookup whose answer the gate reads.
@@ -105,8 +105,9 @@ func (p *Policy) lookedUp(id string, means Meaning) (absent bool) {
 // rule does not tell the one from the other.
 func (a *Answers) readLookup(r *Response) readings {
 	list := a.read(r)
+	aboutHeader := func(t AnswerTest) bool { return t.ContentType != "" || len(t.Headers) > 0 }
 	switch {
-	case a.TellsOrders() && a.readsHeaders() && !r.hasHeaders():
+	case a.TellsOrders() && a.hasTest(aboutHeader) && !r.hasHeaders():
 		return slices.DeleteFunc(list, func(r reading) bool { return r.means == MeansDone })
 	case !a.TellsOrders() && r.Status/100 == 2 && r.fromBackend():
 		list = append(list, reading{means: MeansDone})
@@ -117,11 +118,6 @@ func (a *Answers) readLookup(r *Response) readings {
 // TellsOrders reports whether the rule says which answers show that an order exists, and which
 // that it does not.
 func (a *Answers) TellsOrders() bool { return a != nil && len(a.Done) > 0 && len(a.Absent) > 0 }
-
-// readsHeaders reports whether a test is about a header.
-func (a *Answers) readsHeaders() bool {
-	return a.hasTest(func(t AnswerTest) bool { return t.ContentType != "" || len(t.Headers) > 0 })
-}
 
 // hasHeaders reports whether the adapter has the headers of an answer, and not its status alone:
 // forward_rules of ext_proc may leave them out.

@@ -78,12 +78,6 @@ func (c *Call) OnceKey() string {
 	return c.policy.Once.Key.Lock.Key(c.once.keyID)
 }
 
-func (c *Call) keyRequest() LockRequest {
-	return LockRequest{
-		IDs: []string{c.once.keyID}, Purpose: c.lockRequest.Purpose, Client: c.lockRequest.Client, Stored: c.once.key.Name,
-	}
-}
-
 // keyError marks an error of the key's lock.
 func keyError(err error) error {
 	if stored, ok := errors.AsType[*StoredAnswer](err); ok {

@@ -199,11 +199,6 @@ func (r *Response) retried() bool {
 	return r.Attempts > 1 || r.Attempts < 0 && r.AttemptHeader > 1
 }
 
-// mayBeFromBackend reports whether the answer may be the backend's.
-func (r *Response) mayBeFromBackend() bool {
-	return r.Details == "" || r.fromBackend()
-}
-
 // forwarded reports whether the backend may have received the request. Without Envoy's
 // attributes, an error counts as Envoy's own answer.
 func (r *Response) forwarded() bool {

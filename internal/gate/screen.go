@@ -85,10 +85,10 @@ func (g *Gate) judge(req *order.Request, found order.Found, whole bool, r *TryRe
 		r.NeedsBody = true
 		return
 	case p.looksUpNothing(m):
-	case p.Lookup == nil && !p.Create.Dedup.goesOn(m):
+	case p.Lookup == nil && m.ID != "" && p.Create.Dedup.Filter.MayContain(m.ID) != presence.Absent:
 		r.pend(p, req, start)
 		return
-	case p.Lookup == nil:
+	case p.Lookup == nil: // the order is certainly new, the backend chooses it, or asksByBody asks about it
 		p.setVerdict(d, VerdictNone)
 	case m.ID == "" && m.Result == order.NeedsBody:
 		d.Verdict = VerdictUnknown // Call.onScreened counts the verdict, if an adapter opens a call
