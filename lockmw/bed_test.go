@@ -38,7 +38,7 @@ func newBed(t *testing.T) *bed {
 	filter := &gatetest.Filter{Journal: did}
 	notFound := func(id string) { did.Add("not found ", id) }
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(t, []gate.Policy{
 		{
 			Rule: order.Rule{
 				Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
@@ -74,10 +74,7 @@ func newBed(t *testing.T) *bed {
 			},
 			Lookup: &gate.Lookup{Filter: filter, OnNotFound: notFound},
 		},
-	}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, gatetest.Silent{})
 	g.LogDecisionsTo(gatetest.Decisions(true))
 	g.TraceTo(gatetest.Tracer{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

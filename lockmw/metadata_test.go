@@ -2,7 +2,6 @@ package lockmw
 
 import (
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,16 +15,13 @@ func BenchmarkDescribe(b *testing.B) {
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	for name, described := range map[string]bool{"with": true, "without": false} {
 		b.Run(name, func(b *testing.B) {
-			g, err := gate.New([]gate.Policy{{
+			g := gatetest.Gate(b, []gate.Policy{{
 				Rule: order.Rule{
 					Name: "commission-settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 					IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 				},
 				Settle: &gate.Settle{Lock: &gatetest.Lock{}},
-			}}, gatetest.Silent{}, time.Now)
-			if err != nil {
-				b.Fatal(err)
-			}
+			}}, gatetest.Silent{})
 			if !described {
 				g.Undescribed()
 			}

@@ -2,7 +2,6 @@ package lockmw
 
 import (
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
@@ -21,10 +20,7 @@ func TestUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantDid("acquire 42, acquire 42")
-	empty, err := gate.New(nil, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := gatetest.Gate(t, nil, gatetest.Silent{})
 	b.server.Use(empty)
 
 	after := b.open()

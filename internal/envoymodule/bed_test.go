@@ -216,7 +216,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	path := []order.ID{{In: order.InPath, Name: "id", Format: format}}
 	settle := &gate.Settle{Lock: b.lock, Busy: gate.Reply{Status: busy}, Unavailable: gate.Reply{Status: 503}}
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(b.t, []gate.Policy{
 		{
 			Rule:    order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
 			Invalid: gate.Reply{Status: 400},
@@ -247,10 +247,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 			Settle: settle,
 		},
-	}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	}, gatetest.Silent{})
 	g.LogDecisionsTo(gatetest.Decisions(true))
 	g.TraceTo(gatetest.Tracer{})
 	return g

@@ -104,10 +104,7 @@ func newAnyOrder(t *rapid.T) *anyOrder {
 		{Rule: at("/{id}", inPath), Answers: absent, Lookup: &gate.Lookup{Filter: p.filter, OnNotFound: func(string) {}}},
 	}).Draw(t, "rule")
 	p.rule.Observe = rapid.Bool().Draw(t, "observe")
-	g, err := gate.New([]gate.Policy{p.rule}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, []gate.Policy{p.rule}, gatetest.Silent{})
 	g.LogDecisionsTo(gatetest.Decisions(true))
 	g.TraceTo(gatetest.Tracer{})
 	p.lock.Grants <- rapid.SampledFrom([]error{nil, nil, nil, gate.ErrBusy, errors.New("connection refused")}).Draw(t, "grant")

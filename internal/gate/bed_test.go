@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -55,10 +54,7 @@ func newBench(t testing.TB, observe bool) *bench {
 	for i := range policies {
 		policies[i].Observe = observe
 	}
-	var err error
-	if b.gate, err = gate.New(policies, b.record, time.Now); err != nil {
-		t.Fatal(err)
-	}
+	b.gate = gatetest.Gate(t, policies, b.record)
 	b.gate.TraceTo(gatetest.Tracer{})
 	return b
 }
@@ -66,10 +62,7 @@ func newBench(t testing.TB, observe bool) *bench {
 // silent returns the bench's gate with a recorder that counts nothing.
 func (b *bench) silent(t testing.TB) *gate.Gate {
 	t.Helper()
-	g, err := gate.New(b.gate.Policies(), gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, b.gate.Policies(), gatetest.Silent{})
 	return g
 }
 

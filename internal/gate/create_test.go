@@ -19,16 +19,13 @@ import (
 func newCreate(t *testing.T, learn gate.Learn, target string) (*gate.Call, *gatetest.Filter) {
 	t.Helper()
 	filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "create", Methods: []string{"POST"}, Path: "/orders", Optional: true,
 			IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
 		},
 		Create: &gate.Create{Filter: filter, Learn: learn, Format: digits},
-	}}, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, &gatetest.Recorder{})
 	c := g.Open(order.Request{Method: "POST", Target: target})
 	if step := c.On(gate.Event{Kind: gate.Opened}); step.Do != gate.PassRequest || !c.NeedsAnswer || c.NeedsLock {
 		t.Fatalf("opened %+v", c)
@@ -379,17 +376,14 @@ func TestLeavingByTable(t *testing.T) {
 func newLockedCreate(t *testing.T, filter *gatetest.Filter) (*gate.Call, *gatetest.Lock, order.Request) {
 	t.Helper()
 	lock := &gatetest.Lock{Journal: &gatetest.Journal{}}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "create", Methods: []string{"POST"}, Path: "/orders",
 			IDs: []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 100}},
 		},
 		Create: &gate.Create{Filter: filter, Learn: inBody, Format: digits},
 		Settle: &gate.Settle{Lock: lock},
-	}}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, gatetest.Silent{})
 	req := order.Request{Method: "POST", Target: "/orders", Header: order.HeaderList{{"content-type", "application/json"}}}
 	return g.Open(req), lock, req
 }
@@ -429,17 +423,14 @@ func TestEndByLength(t *testing.T) {
 		t.Run(body, func(t *testing.T) {
 			filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
 			keys := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
-			g, err := gate.New([]gate.Policy{{
+			g := gatetest.Gate(t, []gate.Policy{{
 				Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 				Create: &gate.Create{Filter: filter, Learn: inBody, Format: digits},
 				Once: &gate.Once{
 					Name: "answer", Keep: time.Hour, MaxBody: 100, Stores: func(int) bool { return true },
 					Key: &gate.OnceKey{Lock: keys, Parts: []string{gate.HeaderIdempotencyKey}},
 				},
-			}}, gatetest.Silent{}, time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}, gatetest.Silent{})
 			c := g.Open(order.Request{
 				Method: "POST", Target: "/orders", Header: order.HeaderList{{gate.HeaderIdempotencyKey, "k"}}, BodyState: order.BodyComplete,
 			})

@@ -53,10 +53,7 @@ func newDedupBench(t testing.TB, change func(*gate.Policy)) *dedupBench {
 	if change != nil {
 		change(b.policy)
 	}
-	var err error
-	if b.gate, err = gate.New([]gate.Policy{*b.policy}, b.record, time.Now); err != nil {
-		t.Fatal(err)
-	}
+	b.gate = gatetest.Gate(t, []gate.Policy{*b.policy}, b.record)
 	return b
 }
 
@@ -213,10 +210,7 @@ func TestDedupEnds(t *testing.T) {
 
 func TestDedupOfANewOrderDoesNotAllocate(t *testing.T) {
 	b := newDedupBench(t, nil)
-	g, err := gate.New(b.gate.Policies(), gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, b.gate.Policies(), gatetest.Silent{})
 	ctx, req := t.Context(), create("5")
 	if n := testing.AllocsPerRun(100, func() {
 		g.Screen(ctx, req)
@@ -259,10 +253,7 @@ func BenchmarkScreenCreate(b *testing.B) {
 		{"new", "5", nil},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
-			g, err := gate.New(newDedupBench(b, tt.change).gate.Policies(), gatetest.Silent{}, time.Now)
-			if err != nil {
-				b.Fatal(err)
-			}
+			g := gatetest.Gate(b, newDedupBench(b, tt.change).gate.Policies(), gatetest.Silent{})
 			ctx, req := b.Context(), create(tt.id)
 			b.ReportAllocs()
 			for b.Loop() {

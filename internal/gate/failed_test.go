@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
@@ -54,14 +53,11 @@ func TestCreatesThatFailed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
-			g, err := gate.New([]gate.Policy{{
+			g := gatetest.Gate(t, []gate.Policy{{
 				Rule:    order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 				Answers: resultCode(),
 				Create:  &gate.Create{Filter: filter, Learn: tt.learn, Format: digits},
-			}}, &gatetest.Recorder{}, time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}, &gatetest.Recorder{})
 			c := g.Open(order.Request{Method: "POST", Target: "/orders"})
 			if tt.r.Details, tt.r.Attempts = "via_upstream", max(1, tt.r.Attempts); tt.r.Header == nil {
 				tt.r.Header = order.HeaderList{}
@@ -115,10 +111,7 @@ func TestFailuresAreNotStored(t *testing.T) {
 			if policies[0].Answers = resultCode(); tt.status/100 != 2 && tt.status != 404 {
 				policies[0].Answers, header = failures, order.HeaderList{{"location", tt.body}}
 			}
-			g, err := gate.New(policies, record, time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := gatetest.Gate(t, policies, record)
 			var log strings.Builder
 			g.LogProblems(gate.NewProblems(slog.New(slog.NewTextHandler(&log, nil))))
 			c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
@@ -150,10 +143,7 @@ func TestUndoIsDoneByItsAnswer(t *testing.T) {
 		policies := slices.Clone(settleOnce(t, lock, gatetest.Silent{}).Policies())
 		policies[0].Settle.Once.Forget = []string{"n"}
 		policies[0].Answers = &gate.Answers{Done: []gate.AnswerTest{{Status: func(s int) bool { return s == 409 }}}}
-		g, err := gate.New(policies, gatetest.Silent{}, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Gate(t, policies, gatetest.Silent{})
 		c := g.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 		gatetest.Settle(t.Context(), c)
 		gatetest.Answer(c, &gate.Response{Status: status, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true})

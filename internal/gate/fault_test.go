@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
@@ -72,13 +71,10 @@ func (faultyLease) Ended() bool { panic("a fault") }
 // TestFaultInStore has a fault occur while an answer is stored: the answer goes on, and the lock is held.
 func TestFaultInStore(t *testing.T) {
 	lock := &gatetest.Lock{Journal: &gatetest.Journal{}}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
 		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{Name: "n", MaxBody: 100, Stores: func(int) bool { return true }}},
-	}}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, gatetest.Silent{})
 	c := settleCall(&bench{gate: g})
 	gatetest.Settle(t.Context(), c)
 	lock.Journal.Fault = func(event string) {

@@ -55,13 +55,10 @@ func TestIsGRPCType(t *testing.T) {
 // a message.
 func TestGRPCReplies(t *testing.T) {
 	retry := gate.Reply{Status: 503, Body: "{}", RetryAfter: 1500 * time.Millisecond}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule:    order.Rule{Name: "a", Methods: []string{"POST"}, Path: "/a/{id}", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
 		Invalid: gate.Reply{Status: 400}, Lookup: &gate.Lookup{Absent: gate.Reply{Status: 404}}, Settle: &gate.Settle{Busy: retry, Unavailable: retry},
-	}}, nil, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, nil)
 	got := map[string]string{}
 	if _, err := gate.NewReplies(g, func(r gate.Reply, v gate.Verdict) (*int, error) {
 		if r.GRPCStatus == 0 {
@@ -126,10 +123,7 @@ func TestGRPCPending(t *testing.T) {
 	policies := b.gate.Policies()
 	policies[0].Rule.Methods = []string{"POST"}
 	policies[1].Rule.IDs, policies[1].Create.Dedup = []order.ID{{In: order.InHeader, Name: "x-id", Format: digits}}, &gate.Dedup{Filter: b.filter, Confirm: &gatetest.Confirmer{Journal: &gatetest.Journal{}, Orders: map[string]bool{"1": true}}}
-	g, err := gate.New(policies, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, policies, b.record)
 	for _, tt := range []struct {
 		target, id string
 		want       gate.Verdict
@@ -284,13 +278,10 @@ func TestGRPCCreates(t *testing.T) {
 		{"a gateway", "", true, 502, "", "abandoned"},
 	} {
 		b := newBench(t, false)
-		g, err := gate.New([]gate.Policy{{
+		g := gatetest.Gate(t, []gate.Policy{{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/shop.Orders/Create", IDs: path},
 			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{Header: "x-new"}, Format: digits},
-		}}, b.record, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}, b.record)
 		c := g.Open(order.Request{Method: "POST", Target: "/shop.Orders/Create", Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-order-id", "5"}}, BodyState: order.BodyComplete})
 		c.On(gate.Event{Kind: gate.Opened})
 		_, _ = answered(t, c, gate.Response{

@@ -29,18 +29,14 @@ func newLimitBench(t *testing.T) *limitBench {
 		permit:  &gatetest.Lock{Journal: j, Name: "merchant", Fence: 8},
 		journal: j,
 	}
-	var err error
-	b.gate, err = gate.New([]gate.Policy{{
+	b.gate = gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 			IDs:   []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			Limit: &order.ID{In: order.InHeader, Name: "x-merchant", Format: digits},
 		},
 		Settle: &gate.Settle{Lock: b.order, Limit: b.permit},
-	}}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, gatetest.Silent{})
 	return b
 }
 
@@ -196,7 +192,7 @@ func TestLimitTakesALockAndAnID(t *testing.T) {
 func TestLookupBeforeALimitInTheBody(t *testing.T) {
 	b := newBench(t, false)
 	l := &gatetest.Lock{}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 			IDs:   []order.ID{{In: order.InPath, Name: "id", Format: digits}},
@@ -204,10 +200,7 @@ func TestLookupBeforeALimitInTheBody(t *testing.T) {
 		},
 		Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
 		Settle: &gate.Settle{Lock: l, Limit: l},
-	}}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, gatetest.Silent{})
 	for id, want := range map[string]gate.Verdict{"1": gate.VerdictMaybe, "2": gate.VerdictAbsent, "02": gate.VerdictInvalid} {
 		req := order.Request{Method: "POST", Target: "/orders/" + id + "/settle"}
 		if d := g.Screen(t.Context(), req); d.Verdict != want {

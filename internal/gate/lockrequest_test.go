@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,13 +50,10 @@ func TestLockRequest(t *testing.T) {
 func TestSeveralOrders(t *testing.T) {
 	locks := &gatetest.Lock{Journal: &gatetest.Journal{}}
 	list := order.ID{In: order.InJSON, Members: []string{"ids"}, List: true, MaxList: 5, MaxBody: 100, Format: digits}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule:   order.Rule{Name: "batch", Methods: []string{"POST"}, Path: "/batch", IDs: []order.ID{list}},
 		Settle: &gate.Settle{Lock: locks},
-	}}, gatetest.Silent{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, gatetest.Silent{})
 	c := g.Open(order.Request{
 		Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "application/json"}},
 		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
@@ -169,13 +165,10 @@ func TestLargestSettlement(t *testing.T) {
 // TestTooLargeToSealIsCounted refuses a request that Envoy would not carry when its path is sealed.
 func TestTooLargeToSealIsCounted(t *testing.T) {
 	record := &gatetest.Recorder{}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
 		Settle: &gate.Settle{Lock: &gatetest.Lock{}},
-	}}, record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, record)
 	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{}, BodyState: order.BodyComplete}
 	d := g.Screen(t.Context(), req)
 	g.RefuseTooLarge(&d, &req, "/"+strings.Repeat("a", 70_000))

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -92,16 +92,13 @@ func TestObservedCreateHasNoOutcome(t *testing.T) {
 func TestRequestOfLookupByBody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false)
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "find", Methods: []string{"POST"}, Path: "/find",
 			IDs: []order.ID{{In: order.InJSON, Members: []string{"order"}, Format: digits, MaxBody: 100}},
 		},
 		Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
-	}}, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, b.record)
 	req := order.Request{
 		Method: "POST", Target: "/find",
 		Header: order.HeaderList{{"content-type", "application/json"}, {"x-request-id", "4d0e-1"}},

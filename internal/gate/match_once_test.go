@@ -4,11 +4,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -39,17 +39,14 @@ func TestMatchedOnce(t *testing.T) {
 	b := newBench(t, false)
 	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
 	inPath := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(t, []gate.Policy{
 		{Rule: order.Rule{Name: "body", Methods: []string{"POST"}, Path: "/settle", IDs: inBody}, Settle: &gate.Settle{Lock: b.lock}},
 		{Rule: order.Rule{Name: "path", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: inPath}, Settle: &gate.Settle{Lock: b.lock}},
 		{
 			Rule:   order.Rule{Name: "looks up", Methods: []string{"POST"}, Path: "/pay/{id}", IDs: inPath},
 			Lookup: &gate.Lookup{Filter: b.filter}, Settle: &gate.Settle{Lock: b.lock},
 		},
-	}, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, b.record)
 	for _, tt := range []struct {
 		target, body string
 		want         []string

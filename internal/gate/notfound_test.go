@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,7 +20,7 @@ func newLookupGate(t testing.TB) (*gate.Gate, *[]string) {
 	note := func(id string) { notFound = append(notFound, id) }
 	filter := &gatetest.Filter{}
 	settle := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(t, []gate.Policy{
 		{
 			Rule: order.Rule{
 				Name: "lookup", Methods: []string{"GET", "HEAD", "POST"}, Path: "/orders/{id}",
@@ -44,10 +43,7 @@ func newLookupGate(t testing.TB) (*gate.Gate, *[]string) {
 			Rule:   order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: settle},
 			Settle: &gate.Settle{Lock: &gatetest.Lock{}},
 		},
-	}, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, &gatetest.Recorder{})
 	return g, &notFound
 }
 
@@ -162,10 +158,7 @@ func TestPrepareOnce(t *testing.T) {
 			Lookup:  &gate.Lookup{Filter: &gatetest.Filter{}, Absent: gate.Reply{Status: 404, Body: "{}"}},
 		}
 	}
-	g, err := gate.New(policies, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, policies, &gatetest.Recorder{})
 	encoded := 0
 	all, err := gate.NewReplies(g, func(r gate.Reply, v gate.Verdict) (*gate.Reply, error) {
 		if r.GRPCStatus == 0 {

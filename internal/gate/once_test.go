@@ -175,7 +175,7 @@ func TestOnceByToken(t *testing.T) {
 	token := func(in order.Location, name string) order.ID {
 		return order.ID{In: in, Name: name, Format: order.Format{Kind: order.Hashed, AsHeader: in == order.InHeader}}
 	}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "confirm", Methods: []string{"POST"}, Path: "/confirm",
 			IDs: []order.ID{token(order.InHeader, "authorization")}, Parts: []order.Part{{Name: "by1", ID: token(order.InCookie, "t")}},
@@ -183,10 +183,7 @@ func TestOnceByToken(t *testing.T) {
 		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{
 			Name: "n", Meanwhile: true, Keep: time.Hour, MaxBody: 100, Stores: func(int) bool { return true },
 		}},
-	}}, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, &gatetest.Recorder{})
 	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI0MiJ9."
 	confirm := func(header, cookie string) *gate.Call {
 		c := g.Open(order.Request{
@@ -217,14 +214,11 @@ func TestOnceByToken(t *testing.T) {
 // TestRemovedOptions has calls that act by GET, enforced and observed: an observed one keeps its preconditions.
 func TestRemovedOptions(t *testing.T) {
 	for _, observe := range []bool{false, true} {
-		g, err := gate.New([]gate.Policy{{
+		g := gatetest.Gate(t, []gate.Policy{{
 			Rule:    order.Rule{Name: "confirm", Methods: []string{"GET"}, Path: "/orders/{id}/confirm", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
 			Settle:  &gate.Settle{Lock: &gatetest.Lock{}, Once: &gate.Once{Name: "n", Stores: func(int) bool { return true }}},
 			Observe: observe,
-		}}, gatetest.Silent{}, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}, gatetest.Silent{})
 		step := gatetest.Settle(t.Context(), g.Open(order.Request{Method: "GET", Target: "/orders/42/confirm", BodyState: order.BodyComplete}))
 		removed := gate.AnswerOptions[:step.Options]
 		if slices.Contains(removed, "if-none-match") == observe || !slices.Contains(removed, "accept-encoding") {
@@ -238,17 +232,14 @@ func TestRemovedOptions(t *testing.T) {
 func TestObservedUndoGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error)}
-		g, err := gate.New([]gate.Policy{{
+		g := gatetest.Gate(t, []gate.Policy{{
 			Rule: order.Rule{
 				Name: "undo", Methods: []string{"POST"}, Path: "/orders/{id}/undo", Backend: order.Tomcat,
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			},
 			Settle:  &gate.Settle{Lock: lock, Once: &gate.Once{Forget: []string{gate.AllAnswers}, Keep: time.Hour, Stores: func(int) bool { return true }}},
 			Observe: true,
-		}}, gatetest.Silent{}, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}, gatetest.Silent{})
 		c, begun := g.Open(order.Request{Method: "POST", Target: "/orders/42/undo", BodyState: order.BodyComplete}), time.Now()
 		step := gatetest.Settle(t.Context(), c)
 		if took := time.Since(begun); step.Do != gate.PassRequest || took > 3*time.Second {
@@ -261,7 +252,7 @@ func TestObservedUndoGoesOn(t *testing.T) {
 // settleOnce is a gate with one rule that stores answers of 2xx.
 func settleOnce(t *testing.T, lock *gatetest.Lock, record gate.Recorder) *gate.Gate {
 	t.Helper()
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", Backend: order.Tomcat,
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
@@ -269,9 +260,6 @@ func settleOnce(t *testing.T, lock *gatetest.Lock, record gate.Recorder) *gate.G
 		Settle: &gate.Settle{Lock: lock, Once: &gate.Once{
 			Name: "n", Keep: time.Hour, MaxBody: 100, Stores: func(status int) bool { return status/100 == 2 },
 		}},
-	}}, record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, record)
 	return g
 }

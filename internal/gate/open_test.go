@@ -98,15 +98,12 @@ func TestObservedBesideEnforced(t *testing.T) {
 	create := &gate.Create{Filter: filter, Learn: gate.Learn{JSON: []string{"orderId"}}, Format: digits}
 	formed := order.HeaderList{{"content-type", "application/x-www-form-urlencoded"}}
 	for _, observed := range []bool{false, true} {
-		g, err := gate.New([]gate.Policy{
+		g := gatetest.Gate(t, []gate.Policy{
 			{Rule: order.Rule{Name: "look", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path, Backend: order.PHP}, Lookup: &gate.Lookup{Filter: filter}, Observe: true},
 			{Rule: order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: path, Backend: order.PHP}, Settle: settle, Observe: observed},
 			{Rule: order.Rule{Name: "pay", Methods: []string{"POST"}, Path: "/order", Query: map[string][]string{"do": {"pay"}}, Backend: order.PHP}, Settle: settle, Observe: observed},
 			{Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/order", Backend: order.PHP}, Create: create, Observe: true},
-		}, &gatetest.Recorder{}, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, &gatetest.Recorder{})
 		for _, r := range []struct {
 			req   order.Request
 			means bool // another rule, perhaps

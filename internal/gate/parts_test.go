@@ -45,10 +45,7 @@ func newPartsBench(t *testing.T, observe bool) *bench {
 	for i := range policies {
 		policies[i].Observe = observe
 	}
-	var err error
-	if b.gate, err = gate.New(policies, b.record, time.Now); err != nil {
-		t.Fatal(err)
-	}
+	b.gate = gatetest.Gate(t, policies, b.record)
 	return b
 }
 
@@ -130,16 +127,13 @@ func TestPartsInLocks(t *testing.T) {
 // TestPartsInKeysOfRequests has two tenants choose one Idempotency-Key: each has its own.
 func TestPartsInKeysOfRequests(t *testing.T) {
 	keys := &gatetest.Lock{Name: "keys", Journal: &gatetest.Journal{}}
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", Parts: tenantHeader},
 		Create: &gate.Create{
 			Filter: &gatetest.Filter{Journal: &gatetest.Journal{}}, Learn: gate.Learn{Header: "location"}, Format: digits,
 		},
 		Once: &gate.Once{Key: &gate.OnceKey{Lock: keys, Parts: []string{gate.HeaderIdempotencyKey}}, Name: "create", Keep: time.Hour},
-	}}, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, &gatetest.Recorder{})
 	ids := make(map[string]bool)
 	for _, tenant := range []string{"7", "8", "7"} {
 		req := ofTenant("POST", "/orders", tenant)

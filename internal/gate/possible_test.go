@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,10 +75,7 @@ func TestPossible(t *testing.T) {
 			if tt.create {
 				p.Create = &gate.Create{Filter: &gatetest.Filter{}, Learn: gate.Learn{Header: "x-id"}, Format: digits}
 			}
-			g, err := gate.New([]gate.Policy{p}, gatetest.Silent{}, time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := gatetest.Gate(t, []gate.Policy{p}, gatetest.Silent{})
 			var header order.HeaderList
 			if tt.user != "" {
 				header = append(header, [2]string{"x-user", tt.user})

@@ -43,8 +43,7 @@ type requireBench struct {
 func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBench {
 	t.Helper()
 	b := &requireBench{lock: &gatetest.Lock{Journal: &gatetest.Journal{}}, conditions: &conditions{}, record: &gatetest.Recorder{}}
-	var err error
-	b.gate, err = gate.New([]gate.Policy{{
+	b.gate = gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
@@ -55,10 +54,7 @@ func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBenc
 			Conditions: b.conditions, Headers: headers,
 			Otherwise: []gate.Reply{{Status: 425, RetryAfter: time.Second}, {Status: 409, Body: "frozen"}},
 		}},
-	}}, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, b.record)
 	return b
 }
 

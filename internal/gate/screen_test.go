@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -115,13 +116,10 @@ func TestPendingLookupEnds(t *testing.T) {
 func TestTryScreenOfABody(t *testing.T) {
 	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
 	b := newBench(t, false)
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(t, []gate.Policy{
 		{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &gate.Lookup{Filter: b.filter}},
 		{Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/settle", IDs: inBody}, Settle: &gate.Settle{Lock: b.lock}},
-	}, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, b.record)
 	json := order.Request{Method: "POST", Header: order.HeaderList{{"content-type", "application/json"}}}
 	for _, tt := range []struct {
 		target, body string
@@ -160,12 +158,9 @@ func TestFeignedVerdict(t *testing.T) {
 		{"1", "unknown", false, []string{"0 lookup maybe"}},
 	} {
 		b := newBench(t, false)
-		g, err := gate.New([]gate.Policy{
+		g := gatetest.Gate(t, []gate.Policy{
 			{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &gate.Lookup{Filter: b.filter}},
-		}, b.record, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, b.record)
 		req := order.Request{Method: "POST", Target: "/find", Header: order.HeaderList{{"content-type", "application/json"}, {gate.HeaderVerdict, tt.verdict}}}
 		c := g.Open(req)
 		req.Body, req.BodyState = []byte(`{"id":`+tt.id+`}`), order.BodyComplete
@@ -201,7 +196,7 @@ func TestOpenedAfterScreen(t *testing.T) {
 	lookup := &gate.Lookup{Filter: b.filter}
 	key := gate.OnceKey{Lock: b.lock, Parts: []string{"idempotency-key"}}
 	for _, observe := range []bool{false, true} {
-		g, err := gate.New([]gate.Policy{
+		g := gatetest.Gate(t, []gate.Policy{
 			{
 				Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path}, Observe: observe,
 				Lookup: lookup, Settle: &gate.Settle{Lock: b.lock, Once: &gate.Once{Name: "answer", Fingerprint: true, Keep: time.Hour}},
@@ -210,10 +205,7 @@ func TestOpenedAfterScreen(t *testing.T) {
 				Rule: order.Rule{Name: "once", Methods: []string{"POST"}, Path: "/pay", IDs: query, Optional: true}, Observe: observe,
 				Lookup: lookup, Once: &gate.Once{Name: "answer", Keep: time.Hour, Fingerprint: true, Key: &key},
 			},
-		}, b.record, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, b.record)
 		for _, target := range []string{"/orders/1/settle", "/orders/2/settle", "/orders/3/settle", "/pay", "/pay?id=1", "/pay?id=2"} {
 			req := order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"idempotency-key", `"k"`}, {"content-length", "2"}}}
 			if result := g.TryScreen(req); !result.NeedsBody && !result.Decision.Refused && result.Open(req).NeedsBody {

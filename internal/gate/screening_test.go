@@ -3,9 +3,9 @@ package gate_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -13,16 +13,13 @@ import (
 // adapters that read bodies need them, and Screen does without.
 func TestScreening(t *testing.T) {
 	b := newBench(t, false)
-	g, err := gate.New([]gate.Policy{{
+	g := gatetest.Gate(t, []gate.Policy{{
 		Rule: order.Rule{
 			Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", OtherMethods: true,
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 		},
 		Lookup: &gate.Lookup{Filter: b.filter, OnNotFound: func(string) {}},
-	}}, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, b.record)
 	for _, tt := range []struct {
 		target, body string
 		refused      bool

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -75,10 +74,7 @@ func newShareBench(t testing.TB, share gate.Share) shareBench {
 		own.Others = &rest
 		policies[i].Share = &own
 	}
-	g, err := gate.New(policies, b.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gatetest.Gate(t, policies, b.record)
 	return shareBench{b, g, others}
 }
 
@@ -204,10 +200,7 @@ func TestShareBesideLocks(t *testing.T) {
 		rest.Observe, share.Others = true, &rest
 		policies[0].Share = &share
 		settle(&policies[1])
-		g, err := gate.New(policies, b.record, time.Now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := gatetest.Gate(t, policies, b.record)
 		return g
 	}
 	enforced := func(*gate.Policy) {}
@@ -267,10 +260,7 @@ func TestShareBesideLocksOfForms(t *testing.T) {
 				rest.Observe, own.Others = true, &rest
 				policies[i].Share = &own
 			}
-			g, err := gate.New(policies, b.record, time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := gatetest.Gate(t, policies, b.record)
 			for _, target := range []string{"/order?do=show&id=42", "/order?do=add"} {
 				for body, means := range map[string]bool{"do=pay&id=42": true, "do=home": false} {
 					req := order.Request{Method: "POST", Target: target, Header: formed, Body: []byte(body), BodyState: order.BodyComplete}
@@ -346,10 +336,7 @@ func TestShareProperties(t *testing.T) {
 func BenchmarkShare(b *testing.B) {
 	for name, share := range map[string]gate.Share{"orders": {Orders: lowShare}, "header": {Header: "x-canary"}} {
 		bench := newShareBench(b, share)
-		g, err := gate.New(bench.gate.Policies(), gatetest.Silent{}, time.Now)
-		if err != nil {
-			b.Fatal(err)
-		}
+		g := gatetest.Gate(b, bench.gate.Policies(), gatetest.Silent{})
 		req := order.Request{Method: "GET", Target: "/orders/" + low, Header: order.HeaderList{{"user-agent", "curl"}, {"x-canary", "1"}}}
 		b.Run(name, func(b *testing.B) {
 			ctx := b.Context()

@@ -3,7 +3,6 @@ package gate_test
 import (
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
@@ -28,7 +27,7 @@ func newVerifiedGate(t *testing.T, observe bool, answers *gate.Answers) (*gate.G
 	ids := func(in order.Location, name string) []order.ID {
 		return []order.ID{{In: in, Name: name, Format: digits}}
 	}
-	g, err := gate.New([]gate.Policy{
+	g := gatetest.Gate(t, []gate.Policy{
 		{
 			Rule:    order.Rule{Name: "lookup", Methods: []string{"GET", "POST"}, Path: "/orders/{id}", IDs: ids(order.InPath, "id")},
 			Lookup:  &gate.Lookup{Filter: filter, Absent: gate.Reply{Status: 404, Body: "ours"}, Verify: v},
@@ -38,10 +37,7 @@ func newVerifiedGate(t *testing.T, observe bool, answers *gate.Answers) (*gate.G
 			Rule:   order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: ids(order.InPath, "id")},
 			Lookup: &gate.Lookup{Filter: filter, Verify: v}, Settle: &gate.Settle{Lock: &gatetest.Lock{}}, Observe: observe,
 		},
-	}, &gatetest.Recorder{}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, &gatetest.Recorder{})
 	return g, v
 }
 

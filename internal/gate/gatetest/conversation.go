@@ -127,8 +127,7 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 	rule := func(method, path string, ids []order.ID) order.Rule {
 		return order.Rule{Name: path, Methods: []string{method}, Path: path, IDs: ids}
 	}
-	var err error
-	s.Gate, err = gate.New([]gate.Policy{
+	s.Gate = Gate(t, []gate.Policy{
 		{Rule: rule("POST", "/orders/{id}/settle", inPath), Settle: settle},
 		{Rule: rule("POST", settleJSONPath, inJSON), Settle: settle},
 		{Rule: rule("POST", lockedPath, inJSON), Create: &create, Settle: &gate.Settle{Lock: s.Lock, Busy: gate.Reply{Status: 409}, Unavailable: gate.Reply{Status: 503}}},
@@ -139,10 +138,7 @@ func (c *Conversation) NewStage(t testing.TB) *Stage {
 			Rule: rule("GET", "/orders/{id}", inPath), Answers: &gate.Answers{Absent: []gate.AnswerTest{{Members: []gate.MemberTest{{Path: []string{"code"}, Is: []string{"404"}}}}}},
 			Lookup: &gate.Lookup{Filter: s.filter, OnNotFound: func(id string) { s.filter.Journal.Add("not found ", id) }},
 		},
-	}, s.record, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, s.record)
 	return s
 }
 
