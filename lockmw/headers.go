@@ -52,11 +52,6 @@ func request(h *extproc.HttpHeaders) order.Request {
 // response_attributes select.
 const attributesKey = "envoy.filters.http.ext_proc"
 
-// client returns the address of a request's client, if request_attributes selects it.
-func client(first *extproc.ProcessingRequest) string {
-	return first.GetAttributes()[attributesKey].GetFields()["source.address"].GetStringValue()
-}
-
 // response translates the headers of an answer.
 func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Response {
 	r := gate.ResponseOf(headerMap(h.GetHeaders().GetHeaders()), h.GetEndOfStream())

@@ -171,7 +171,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		s.checkAuthz(a.gate, call.Rule())
 	}
 	if call.NeedsLock || call.NeedsBody {
-		call.SetClient(client(first))
+		call.SetClient(first.GetAttributes()[attributesKey].GetFields()["source.address"].GetStringValue()) // if request_attributes selects it
 	}
 	x := &exchange{server: s, stream: stream, replies: a, forwarding: pass, req: &req, call: call}
 	x.run()

@@ -125,11 +125,3 @@ func (p *Policy) conditions() Conditions {
 
 // ConditionHeaders returns the header values that the conditions of the call use.
 func (c *Call) ConditionHeaders() []string { return c.conditionValues }
-
-// reply returns the answer for a condition that does not hold.
-func (r *Require) reply(index int) (Reply, Verdict, bool) {
-	if r == nil || index < 0 || index >= len(r.Otherwise) {
-		return Reply{}, VerdictNone, false
-	}
-	return r.Otherwise[index], VerdictNotReady, true
-}

@@ -145,11 +145,11 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 	if int(r) < order.Reasons {
 		return p.invalid(order.Reason(r))
 	}
-	if r >= firstOfConditions {
-		if p.Settle == nil {
+	if index := int(r - firstOfConditions); index >= 0 {
+		if p.Settle == nil || p.Settle.Require == nil || index >= len(p.Settle.Require.Otherwise) {
 			return Reply{}, VerdictNone, false
 		}
-		return p.Settle.Require.reply(int(r - firstOfConditions))
+		return p.Settle.Require.Otherwise[index], VerdictNotReady, true
 	}
 	switch v := Verdict(int(r) - order.Reasons); {
 	case v == VerdictAbsent && p.Lookup != nil:
