@@ -72,7 +72,7 @@ type Locker interface {
 	// Acquire takes the locks of all the orders, or of none. It does not block. It calls then
 	// once, before it returns or in another goroutine: with the lease, and then must not block, or with an
 	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found one, ctx's
-	// error if ctx ended, and any other error if the locks are unavailable. A stored answer arrives in a
+	// error if ctx ended, and any other error if the locks are unavailable. An error arrives in a
 	// goroutine that may block. After an error nothing stays taken.
 	Acquire(ctx context.Context, request LockRequest, then func(Lease, error))
 	// Undone reports whether a later call than the one with these fences, one for each order, has

@@ -107,13 +107,13 @@ func (a *acquisition) await() {
 // lock takes the lock of a call that has its slot, or needs none yet.
 func (a *acquisition) lock(slot *flightSlot, err error) {
 	if err != nil {
-		a.then(nil, err)
+		go a.then(nil, err) // what follows an error may block
 		return
 	}
 	locker, err := a.unit.enter()
 	if err != nil {
 		slot.end()
-		a.then(nil, err)
+		go a.then(nil, err)
 		return
 	}
 	keys := a.keys(a.request.IDs)

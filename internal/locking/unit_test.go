@@ -1,8 +1,10 @@
 package locking
 
 import (
+	"errors"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -193,5 +196,47 @@ func TestFencesInTheOrderAsked(t *testing.T) {
 	lease.Release(func(err error) { released <- err })
 	if err := <-released; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestErrorsMayBlock has more calls find the only slot taken, once they have their locks, than there are
+// goroutines that serve all. What follows their errors blocks.
+func TestErrorsMayBlock(t *testing.T) {
+	t.Parallel()
+	server := bedtest.New(t).Redis()
+	s, c, _ := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Wait: config.Wait{Tries: 1}})
+	c.Rules = []config.Rule{{Name: "settle", Settle: &config.Settle{Lock: "settlement", MaxInFlight: 1, MaxInFlightPerClient: 1}}}
+	version := s.Prepare(c)
+	locker, err := version.Locker(t.Context(), "settlement", &c.Rules[0], false)
+	bedtest.Check(t, err)
+	s.Activate(version)
+
+	const calls = redisbatch.MaxWorkers + 1
+	opened, failed, granted := make(chan struct{}), make(chan error, calls), make(chan gate.Lease, calls)
+	defer close(opened)
+	bedtest.Check(t, server.Pause())
+	for i := range calls {
+		locker.Acquire(t.Context(), gate.LockRequest{IDs: []string{strconv.Itoa(i)}}, func(lease gate.Lease, err error) {
+			if err == nil {
+				granted <- lease
+				return
+			}
+			failed <- err
+			<-opened
+		})
+	}
+	bedtest.Check(t, server.Resume())
+	for range calls - 1 {
+		if err := bedtest.Receive(t, "a refusal", failed); !errors.Is(err, gate.ErrOverloaded) {
+			t.Errorf("without a slot: %v", err)
+		}
+	}
+	released := make(chan error, 1)
+	(<-granted).Release(func(err error) { released <- err })
+	select {
+	case err := <-released:
+		bedtest.Check(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("no lock is released meanwhile")
 	}
 }
