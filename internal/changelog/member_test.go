@@ -42,13 +42,13 @@ func TestMemberThatVanishes(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
-		b := runInstance(t, s, brisk("b"))
+		b := runInstance(t, s, brisk("b unix:/run/b.sock"))
 		waitSure(t, a, b)
 		for range 2 {
 			w.set(cut)
 			began := time.Now()
 			waitAway(t, b, a.member.Name())
-			if peers, err := b.Peers(t.Context()); err != nil || len(peers) != 2 || peers[0].Name != "a" || peers[0].Left >= 0 || peers[1].Name != "b" {
+			if peers, err := b.Peers(t.Context()); err != nil || len(peers) != 2 || peers[0].Name != "a" || peers[0].Left >= 0 || peers[1].Name != "b unix:/run/b.sock" {
 				t.Errorf("peers %+v, %v", peers, err)
 			}
 			// Its lease, and some time for a busy machine.

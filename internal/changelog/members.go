@@ -43,8 +43,12 @@ func (l *Log) Peers(ctx context.Context) ([]Peer, error) {
 		peers[name] = Peer{Name: withoutNonce(name), Member: true, Left: left}
 	}
 	for _, r := range readers.Val() {
-		name, window, _ := strings.Cut(r, "/")
-		ms, _ := strconv.ParseInt(window, 10, 64)
+		i := strings.LastIndexByte(r, '/') // an instance's name may have a path
+		if i < 0 {
+			continue
+		}
+		name := r[:i]
+		ms, _ := strconv.ParseInt(r[i+1:], 10, 64)
 		p := peers[name]
 		p.Name, p.Window = withoutNonce(name), time.Duration(ms)*time.Millisecond
 		peers[name] = p
