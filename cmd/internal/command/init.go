@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +90,9 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 		}
 		seen.print(env.stderr)
 	}
+	hint := ", or run it on a terminal, where it asks"
 	if isTerminal(stdin) {
+		hint = ""
 		if err := a.ask(bufio.NewReader(stdin), env.stderr, given, seen); err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
@@ -102,7 +103,7 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 	if a.backend == "" && seen != nil {
 		a.backend = seen.style()
 	}
-	if err := a.check(); err != nil {
+	if err := a.check(hint); err != nil {
 		return usageError{err}
 	}
 	text, err := a.yaml(seen)
@@ -150,50 +151,79 @@ func (a *initAnswers) writeEnvoy(env *environment, file string) (string, error) 
 type question struct {
 	flag, text string
 	proposal   string
-	set        func(answer string)
+	set        func(answer string) error
 }
 
-// ask asks for what no flag gives. An empty line takes the proposal in brackets.
+// ask asks for what no flag gives. An empty line takes the proposal in brackets. It asks again after
+// an answer that cannot be.
 func (a *initAnswers) ask(in *bufio.Reader, w io.Writer, given func(string) bool, seen *logSample) error {
-	list := func(to *[]string) func(string) {
-		return func(answer string) {
+	text := func(to *string) func(string) error {
+		return func(answer string) error { *to = answer; return nil }
+	}
+	list := func(to *[]string) func(string) error {
+		return func(answer string) error {
+			*to = nil
 			for text := range strings.SplitSeq(answer, ",") {
-				if text = strings.TrimSpace(text); text != "" && text != "-" {
-					*to = append(*to, text)
+				if text = strings.TrimSpace(text); text == "" || text == "-" {
+					continue
 				}
+				if _, err := parseSketch(text); err != nil {
+					return err
+				}
+				*to = append(*to, text)
 			}
+			return nil
 		}
 	}
 	for _, q := range []question{
-		{"backend", "1. Backend: spring, tomcat, php-paths, php-front-controller or strict", seen.style(), func(s string) { a.backend = s }},
-		{"database", "2. Database of the orders: mysql or postgres", "mysql", func(s string) { a.database = s }},
-		{"dsn-env", "   The variable with its data source name", a.dsnEnv, func(s string) { a.dsnEnv = s }},
-		{"table", "3. Table with the orders", "orders", func(s string) { a.table = s }},
-		{"id-column", "   Its column with the ID as clients write it", "id", func(s string) { a.column = s }},
+		{"backend", "1. Backend: spring, tomcat, php-paths, php-front-controller or strict", seen.style(), a.setBackend},
+		{"database", "2. Database of the orders: mysql or postgres", "mysql", a.setDatabase},
+		{"dsn-env", "   The variable with its data source name", a.dsnEnv, text(&a.dsnEnv)},
+		{"table", "3. Table with the orders", "orders", text(&a.table)},
+		{"id-column", "   Its column with the ID as clients write it", "id", text(&a.column)},
 		{"lookup", "4. Requests that look an order up, as GET /orders/{id}; commas between them, - for none", seen.propose(lookups), list(&a.lookup)},
 		{"create", "   Requests that create an order, as POST /orders", seen.propose(creates), list(&a.create)},
 		{"settle", "   Requests that settle an order, as POST /orders/{id}/pay", seen.propose(settlements), list(&a.settle)},
-		{"redis", "5. Redis's address", a.redis, func(s string) { a.redis = s }},
-		{"out", "6. Folder to write ordergate.yaml to", a.out, func(s string) { a.out = s }},
+		{"redis", "5. Redis's address", a.redis, text(&a.redis)},
+		{"out", "6. Folder to write ordergate.yaml to", a.out, text(&a.out)},
 	} {
-		if given(q.flag) {
-			continue
+		for asked := given(q.flag); !asked; {
+			fmt.Fprintf(w, "%s [%s]: ", q.text, q.proposal)
+			answer, err := in.ReadString('\n')
+			if err != nil {
+				return errors.New("no answer: nothing was written")
+			}
+			err = q.set(cmp.Or(strings.TrimSpace(answer), q.proposal))
+			if asked = err == nil; !asked {
+				fmt.Fprintln(w, "  ", err)
+			}
 		}
-		fmt.Fprintf(w, "%s [%s]: ", q.text, q.proposal)
-		answer, err := in.ReadString('\n')
-		if err != nil {
-			return errors.New("no answer: nothing was written")
-		}
-		if answer = strings.TrimSpace(answer); answer == "" {
-			answer = q.proposal
-		}
-		q.set(answer)
 	}
 	return nil
 }
 
-// check returns what is missing, or not one of the choices.
-func (a *initAnswers) check() error {
+func (a *initAnswers) setBackend(answer string) error {
+	if _, ok := styles[strings.ToLower(answer)]; !ok {
+		return fmt.Errorf("%q is not one of spring, tomcat, php-paths, php-front-controller, strict", answer)
+	}
+	a.backend = answer
+	return nil
+}
+
+func (a *initAnswers) setDatabase(answer string) error {
+	switch strings.ToLower(answer) {
+	case config.SourceMySQL, "mariadb":
+		a.database = config.SourceMySQL
+	case config.SourcePostgres, "postgresql":
+		a.database = config.SourcePostgres
+	default:
+		return fmt.Errorf("%q is not mysql or postgres", answer)
+	}
+	return nil
+}
+
+// check returns what is missing, or not one of the choices. The hint is for what is missing.
+func (a *initAnswers) check(hint string) error {
 	var missing []string
 	for _, f := range []struct{ flag, value string }{{"backend", a.backend}, {"database", a.database}, {"table", a.table}, {"id-column", a.column}, {"lookup, --create or --settle", strings.Join(slices.Concat(a.lookup, a.create, a.settle), "")}} {
 		if f.value == "" {
@@ -201,18 +231,13 @@ func (a *initAnswers) check() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("init: give %s, or run it on a terminal, where it asks", strings.Join(missing, ", "))
+		return fmt.Errorf("init: give %s%s", strings.Join(missing, ", "), hint)
 	}
-	if _, ok := styles[strings.ToLower(a.backend)]; !ok {
-		return fmt.Errorf("init: --backend: %q is not one of spring, tomcat, php-paths, php-front-controller, strict", a.backend)
+	if err := a.setBackend(a.backend); err != nil {
+		return fmt.Errorf("init: --backend: %w", err)
 	}
-	switch strings.ToLower(a.database) {
-	case config.SourceMySQL, "mariadb":
-		a.database = config.SourceMySQL
-	case config.SourcePostgres, "postgresql":
-		a.database = config.SourcePostgres
-	default:
-		return fmt.Errorf("init: --database: %q is not mysql or postgres", a.database)
+	if err := a.setDatabase(a.database); err != nil {
+		return fmt.Errorf("init: --database: %w", err)
 	}
 	if a.format != "" && a.format != config.FormatDigits && a.format != config.FormatUUID {
 		return fmt.Errorf("init: --id-format: %q is not digits or uuid", a.format)
@@ -311,7 +336,6 @@ func (a *initAnswers) next(path, envoy string, unclear int) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "wrote %s, which only observes\n%s\nNext:\n", path, envoy)
-	lines := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, line := range [][2]string{
 		{look, "they may create or settle: the log does not show it"},
 		{"ordergate replay" + with + " " + log, "what it would have done"},
@@ -324,11 +348,9 @@ func (a *initAnswers) next(path, envoy string, unclear int) string {
 		{"ordergate doctor" + with + " --through http://127.0.0.1:10000", "what is missing"},
 		{"curl -s http://127.0.0.1:9194/metrics | grep ^ordergate_decisions", "what it would refuse"},
 	} {
-		if line[0] == "" {
-			continue
+		if line[0] != "" {
+			fmt.Fprintln(&b, strings.TrimSuffix("  "+line[0]+"   # "+line[1], "   # "))
 		}
-		fmt.Fprintln(lines, strings.TrimRight("  "+line[0]+"\t"+line[1], "\t"))
 	}
-	_ = lines.Flush()
 	return b.String()
 }

@@ -89,7 +89,7 @@ var (
 	asset     = lazyregexp.New(`(?i)\.(?:css|js|mjs|map|png|jpe?g|gif|svg|webp|avif|ico|woff2?|ttf|eot|mp4|txt|xml|webmanifest)$`)
 	uuidLike  = lazyregexp.New(`^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 	codeLike  = lazyregexp.New(`^(?:[A-Za-z]{0,6}[-_]?[0-9][0-9A-Za-z_-]{4,63}|[A-Za-z]{1,6}[-_][0-9]+)$`)
-	orderName = lazyregexp.New(`(?i)order|invoice|payment|trade|booking|^(?:id|no|oid|uuid|number)$`)
+	orderName = lazyregexp.New(`(?i)order|invoice|payment|trade|booking|\boid\b|^(?:id|no|uuid|number)$`)
 	chooses   = lazyregexp.New(`(?i)^(?:route|rt|action|act|do|r|c|m|a|ctl|controller|module|mod|method|func|op|cmd|task|view|page|main_page|target|dispatch|option)$`)
 	plainPath = lazyregexp.New(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`) // a rule can have it; scanners send others
 	plainText = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_./-]{0,99}$`)

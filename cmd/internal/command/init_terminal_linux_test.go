@@ -12,7 +12,7 @@ import (
 func TestInitAsks(t *testing.T) {
 	dir := t.TempDir()
 	keyboard, stdin := terminal(t)
-	if _, err := io.WriteString(keyboard, "tomcat\n\n\nshop_order\n\nGET /o/{id}, GET /orders/{id}\n-\n\n\n\n"); err != nil {
+	if _, err := io.WriteString(keyboard, "java\ntomcat\n\n\nshop_order\n\n/o/{id}\nGET /o/{id}, GET /orders/{id}\n-\n\n\n\n"); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs strings.Builder
@@ -30,6 +30,9 @@ func TestInitAsks(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s, want %s", text, want)
 		}
+	}
+	if n := strings.Count(errs.String(), "\n"); n != 2 || !strings.Contains(errs.String(), `"java" is not one of spring, `) || !strings.Contains(errs.String(), `"/o/{id}": want 'METHOD PATH'`) {
+		t.Errorf("%d answers are refused, want 2: %s", n, errs.String())
 	}
 	if strings.Contains(string(text), "create") || !strings.Contains(errs.String(), "2. Database of the orders: mysql or postgres [mysql]: ") {
 		t.Errorf("%s%s", text, errs.String())

@@ -121,6 +121,7 @@ func TestInitProposes(t *testing.T) {
 		{"front controller", shopLog("GET /index.php?route=account/order.info&order_id=#", "GET /index.php?route=common/home", "POST /index.php?route=checkout/order.save"), []string{
 			"path: /index.php, query: {route: account/order.info}}\n    id: {query: order_id, format: digits}\n    lookup", "path: /index.php, query: {route: checkout/order.save}}\n    create",
 		}},
+		{"the order by a short name", shopLog("GET /shop.php?act=view&oid=#"), []string{"path: /shop.php, query: {act: view}}\n    id: {query: oid, format: digits}\n    lookup"}},
 		{"another front controller", shopLog("GET /index.php?main_page=account_history_info&order_id=#", "GET /index.php?main_page=index", "POST /index.php?main_page=checkout_address", "POST /index.php?main_page=checkout_process", "POST /admin/index.php?cmd=orders&oID=#&action=update_order"), []string{
 			"query: {main_page: account_history_info}}\n    id: {query: order_id, format: digits}\n    lookup", "query: {main_page: checkout_process}}\n    create",
 			"query: {cmd: orders, action: update_order}}\n    id: [{query: oID, format: digits}, {form: oID, format: digits}]   # a form's field may override it\n    lookup: {filter: orders}\n    settle",
