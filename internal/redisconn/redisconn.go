@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
@@ -203,7 +204,10 @@ func (silent) Printf(context.Context, string, ...any) {}
 // it is reachable.
 func Explain(err error) error {
 	var reply redis.Error
+	var late net.Error
 	switch {
+	case errors.Is(err, io.EOF), errors.As(err, &late) && late.Timeout():
+		return fmt.Errorf("not reachable, or redis.tls is not as it has it: %w", err)
 	case !errors.As(err, &reply):
 		return fmt.Errorf("not reachable: %w", err)
 	case strings.HasPrefix(err.Error(), "NOAUTH"):

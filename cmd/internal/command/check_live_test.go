@@ -61,6 +61,7 @@ func TestCheckLive(t *testing.T) {
 		{"good", file("{"+at(good)+"}", "{sources: [seed]}", "seed: {kind: csv, path: "+ids+"}", ""), nil},
 		{"the documented user", file("{"+at(documented)+", username: ordergate, password_env: PW}", "{}", "", ""), nil},
 		{"away", file("{"+at(gone)+"}", "{}", "", ""), []string{":1: redis: not reachable: dial tcp ... connection refused"}},
+		{"TLS where there is none", file("{"+at(good)+", tls: {}}", "{}", "", ""), []string{":1: redis: not reachable, or redis.tls is not as it has it: ..."}},
 		{"evicts", file("{"+at(evicts)+"}", "{}", "", ""), []string{":1: redis: Redis may evict locks ...: set maxmemory-policy noeviction at " + evicts.Addr() + " (volatile-lru)"}},
 		{"too few keys", file("{"+at(narrow)+", username: ordergate, password_env: NARROW}", "{}", "", ""), []string{":3: filters.orders: ...ordergate:{orders}:log: NOPERM..."}},
 		{"wrong password", file("{"+at(narrow)+", username: ordergate, password_env: PW}", "{}", "", ""), []string{":1: redis: it is reachable, and refuses: WRONGPASS ..."}},
