@@ -77,7 +77,7 @@ func LoadEffective(path string, o Options) (*Effective, error) {
 func readConfiguration(path string) ([]byte, error) {
 	data, err := readFile(path, maxFileSize)
 	if err != nil {
-		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, fmt.Errorf("reading configuration %s: %w", cmp.Or(path, `""`), err)
 	}
 	return data, nil
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -91,6 +92,7 @@ func (d *document) reportSyntax(err error, data []byte) {
 			}
 		}
 	}
+	message = strings.Replace(message, "cannot start any token", "cannot start any token, such as a tab, or @ without quotes", 1)
 	// For text missing at the end, yaml reports a line after the last line break.
 	last := 1 + bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))
 	d.reportAt(min(line, last), "the file is not YAML: "+oneLine(message))

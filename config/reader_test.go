@@ -23,7 +23,7 @@ func TestStrictness(t *testing.T) {
 		{"a bad second document", "listen: {}\n---\na: [\n", []string{"3: the file is not YAML: did not find expected node content"}},
 
 		{"syntax in the first line", "a: [\n", []string{"1: the file is not YAML: did not find expected node content"}},
-		{"syntax in the scanner", "listen: {}\nrules: []\n\tfilters: {}\n", []string{"3: the file is not YAML: found character that cannot start any token"}},
+		{"syntax in the scanner", "listen: {}\nrules: []\n\tfilters: {}\n", []string{"3: the file is not YAML: found character that cannot start any token, such as a tab, or @ without quotes"}},
 		{"syntax in the parser", "listen: {}\nrules: []\n- a\n", []string{"3: the file is not YAML: did not find expected key"}},
 		{"unknown anchor", "listen: *a\n", []string{"1: the file is not YAML: unknown anchor 'a' referenced"}},
 		{"not UTF-8", "listen: \xff\n", []string{"1: the file is not YAML: invalid leading UTF-8 octet"}},
