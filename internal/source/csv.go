@@ -171,22 +171,24 @@ func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 			return nil, nil, errors.New("it was read before, and cannot be read again")
 		}
 		f.stdinRead = true
-		return interruptible(ctx, f.opts.Stdin), nil, nil
+		return interruptible(ctx, f.copyStdin), nil, nil
+	}
+	info, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+		return nil, nil, cause(err)
+	case info.IsDir():
+		return nil, nil, errors.New("is a directory, not a file")
+	case !info.Mode().IsRegular():
+		return interruptible(ctx, f.copyStream), nil, nil
 	}
 	file, err := os.Open(f.path)
 	if err != nil {
 		return nil, nil, cause(err)
 	}
-	info, err := file.Stat()
-	if err == nil && info.IsDir() {
-		err = errors.New("is a directory, not a file")
-	}
-	if err != nil {
+	if info, err = file.Stat(); err != nil {
 		file.Close()
 		return nil, nil, cause(err)
-	}
-	if !info.Mode().IsRegular() {
-		return file, nil, nil
 	}
 	if age := time.Since(info.ModTime()); age < minFileAge {
 		_ = wait.For(ctx, min(minFileAge-age, minFileAge)) // reading finds that ctx has ended

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 func TestStdin(t *testing.T) {
@@ -49,6 +53,24 @@ func TestStdinStopsWithContext(t *testing.T) {
 	err := CSV("-", Options{Stdin: in}).IDs(ctx, func(string) error { return nil })
 	if !errors.Is(err, gone) || !strings.Contains(err.Error(), "the standard input: interrupted at line") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestPipeStopsWithContext ends a read of a pipe that nothing writes to, and of a line without an end.
+func TestPipeStopsWithContext(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/zero"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := CSV(path, Options{}).IDs(ctx, func(string) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", path, err)
+		}
+		cancel()
+	}
+	if writer, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil { // or the reader would stay
+		_ = writer.Close()
 	}
 }
 
