@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"syscall"
 )
 
 // Snapshot is a file that is open for reading. Its methods are safe for
@@ -38,7 +39,7 @@ func Open(path string, want Identity) (*Snapshot, error) {
 
 // Inspect is Open for whoever takes any filter's file.
 func Inspect(path string) (*Snapshot, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would wait for a writer
 	if err != nil {
 		return nil, fmt.Errorf("opening snapshot: %w", err)
 	}

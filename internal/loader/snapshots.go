@@ -250,6 +250,9 @@ func (s *snapshots) prepare() error {
 	if !s.refused {
 		return nil
 	}
+	if info, err := os.Lstat(s.path); err == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
+		return fmt.Errorf("%s is not a regular file", s.path) // renaming it could break the machine: /dev/null
+	}
 	if err := ignore(os.Rename(s.path, s.path+refusedSuffix), fs.ErrNotExist); err != nil {
 		return fmt.Errorf("keeping a snapshot that was refused: %w", err)
 	}

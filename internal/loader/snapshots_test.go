@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -52,6 +53,19 @@ func TestMemoryKey(t *testing.T) {
 		if _, err := os.Stat(snap.Path + ".secret"); (err == nil) != tc.file {
 			t.Errorf("%s: a file of the secret: %v", tc.name, err)
 		}
+	}
+}
+
+// TestFolderIsNoSnapshot leaves what is no file at its path: as root, a rename would move /dev/null.
+func TestFolderIsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := &snapshots{path: dir, claim: new(snapshot.Claim), refused: true}
+	if err := s.prepare(); err == nil || err.Error() != dir+" is not a regular file" {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
 	}
 }
 
