@@ -42,6 +42,8 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
+
+		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
 			return usageError{errors.New("ordergate: which command? (one of those above)")}
@@ -67,7 +69,11 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 // noArguments is cobra.NoArgs with a usageError.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s: unknown argument %q (ordergate help lists the commands)", cmd.CommandPath(), args[0])}
+		hint := "ordergate help lists the commands"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "did you mean " + near[0] + "?"
+		}
+		return usageError{fmt.Errorf("%s: unknown argument %q (%s)", cmd.CommandPath(), args[0], hint)}
 	}
 	return nil
 }
@@ -87,11 +93,16 @@ func serveCommand(env *environment) *cobra.Command {
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
+			signal.Ignore(syscall.SIGPIPE) // or the process would end with the reader of its log
+			defer signal.Reset(syscall.SIGPIPE)
 			var recent bundle.Log
-			log, err := newLogger(io.MultiWriter(&recent, env.stderr), level, format)
+			direct, err := newLogger(env.stderr, level, format)
 			if err != nil {
 				return usageError{err}
 			}
+			out := newLogWriter(env.stderr, direct)
+			defer out.Close()
+			log, _ := newLogger(io.MultiWriter(&recent, out), level, format)
 			if opts.delay < 0 || opts.drain < 0 {
 				return usageError{errors.New("--drain-delay and --drain: must be at least 0s")}
 			}

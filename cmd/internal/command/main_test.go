@@ -1,16 +1,29 @@
 package command
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProcess has a line of arguments for this program, executed as main does, in place of its tests.
+const asProcess = "TEST_AS_PROCESS"
+
+func TestMain(m *testing.M) {
+	if args := os.Getenv(asProcess); args != "" {
+		os.Args = append(os.Args[:1], strings.Fields(args)...)
+		Main("")
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // exampleEnv has what the example's configuration needs.
 func exampleEnv(name string) string {
@@ -58,7 +71,7 @@ func TestCommandLine(t *testing.T) {
 		lines  int
 	}{
 		{"no command", nil, exitUsage, "Guards order services", "which command?", 1},
-		{"unknown command", []string{"sevre"}, exitUsage, "", `unknown argument "sevre"`, 1},
+		{"unknown command", []string{"sevre"}, exitUsage, "", `unknown argument "sevre" (did you mean serve?)`, 1},
 		{"unknown flag", []string{"check", "--colour"}, exitUsage, "", "ordergate check: unknown flag: --colour\n", 1},
 		{"surplus argument", []string{"check", "file"}, exitUsage, "", `unknown argument "file"`, 1},
 		{"help", []string{"--help"}, exitDone, "Guards order services", "", 0},
@@ -73,6 +86,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve without a database", []string{"serve", "--config", dsn("mysql", "u:hunter2@tcp(127.0.0.1:1)/")}, exitUsage, "", "sources.db.dsn_file: mysql table t: no database", 1},
 		{"no DSN of PostgreSQL", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@[/x")}, exitUsage, "", "sources.db.dsn_file: postgres table t: the DSN is malformed", 1},
 		{"a good DSN", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@127.0.0.1:1/x")}, exitDone, "", "", 0},
+		{"no file", []string{"check", "--config", ""}, exitUsage, "", `reading configuration "": no such file`, 1},
 		{"missing file", []string{"check", "--config", "nowhere.yaml"}, exitUsage, "", "nowhere.yaml", 1},
 		{"no folder of a missing file", []string{"envoy", "--config", good, "--out", absent}, exitUsage, "", absent, 1},
 		{"missing configuration of Envoy", []string{"envoy", "--config", good, "--check", absent}, exitUsage, "", absent, 1},
@@ -128,4 +142,45 @@ func TestServeStopsWhenTold(t *testing.T) {
 			t.Errorf("log lacks %q:\n%s", want, stderr)
 		}
 	}
+}
+
+// stoppedReader is a pipe whose reader has stopped, and is full.
+type stoppedReader struct{ goesOn chan struct{} }
+
+func (r stoppedReader) Write(line []byte) (int, error) {
+	<-r.goesOn
+	return len(line), nil
+}
+
+// TestServeOutlastsTheReaderOfItsLog has the reader of standard error stop, or end: ordergate
+// serves, and ends in order.
+func TestServeOutlastsTheReaderOfItsLog(t *testing.T) {
+	args := []string{"serve", "--drain-delay", "0s", "--config", writeConfig(t, serving)}
+	t.Run("stopped", func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		r := stoppedReader{make(chan struct{})}
+		defer close(r.goesOn)
+		if code := run(ctx, args, io.Discard, r, exampleEnv); code != exitDone {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("ended", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), asProcess+"="+strings.Join(args, " "))
+		stderr, err := cmd.StderrPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(stderr); lines.Scan() && !strings.Contains(lines.Text(), "msg=serving"); {
+		}
+		_ = stderr.Close()
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it logs that it stops
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
 }
