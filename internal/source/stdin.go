@@ -9,15 +9,15 @@ import (
 // stdinPath is the path of the standard input.
 const stdinPath = "-"
 
-// interruptible returns a reader of what copy writes, whose reads end with ctx. A read of the standard
-// input cannot be interrupted, nor can the opening of a pipe. copy continues in its own goroutine
+// interruptible returns a reader of what feed writes, whose reads end with ctx. A read of the standard
+// input cannot be interrupted, nor can the opening of a pipe. feed continues in its own goroutine
 // until input arrives or the process ends.
-func interruptible(ctx context.Context, copy func(into io.Writer) error) io.ReadCloser {
+func interruptible(ctx context.Context, feed func(into io.Writer) error) io.ReadCloser {
 	out, into := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { into.CloseWithError(context.Cause(ctx)) })
 	go func() {
 		defer stop()
-		into.CloseWithError(copy(into)) // io.EOF if it is nil
+		into.CloseWithError(feed(into)) // io.EOF if it is nil
 	}()
 	return out
 }

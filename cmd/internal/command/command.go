@@ -93,6 +93,9 @@ func serveCommand(env *environment) *cobra.Command {
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
+			again := make(chan os.Signal, 1) // a second SIGTERM does not end the process: see Main
+			signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+			defer signal.Stop(again)
 			signal.Ignore(syscall.SIGPIPE) // or the process would end with the reader of its log
 			defer signal.Reset(syscall.SIGPIPE)
 			var recent bundle.Log

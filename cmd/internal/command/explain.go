@@ -32,6 +32,9 @@ func explainCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{fmt.Errorf("explain: %w", err)}
 			}
+			if !strings.HasPrefix(q.Target, "/") && !strings.Contains(q.Target, "://") && q.Target != "*" {
+				return usageError{fmt.Errorf("explain: the target %q does not begin with /", q.Target)}
+			}
 			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
 				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
 			}

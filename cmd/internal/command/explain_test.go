@@ -323,6 +323,7 @@ func TestExplainRefusesWrongUsage(t *testing.T) {
 		{"nothing", nil, "want one request line, got 0 arguments: quote it"},
 		{"not quoted", []string{"GET", "/orders/42"}, "want one request line, got 2 arguments: quote it"},
 		{"no method", []string{"/orders/42"}, `"/orders/42" is not METHOD TARGET`},
+		{"no slash", []string{"GET orders/42"}, `the target "orders/42" does not begin with /`},
 		{"no target", []string{"GET "}, `"GET " is not METHOD TARGET`},
 		{"no header", []string{"GET /", "-H", "host"}, `-H "host" is not 'name: value'`},
 		{"pseudo header", []string{"GET /", "-H", ":authority: a"}, `-H ":authority: a" is not 'name: value'`},

@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func initCommand(env *environment) *cobra.Command {
 			"  ordergate init --backend spring --database mysql --table shop.orders --id-column order_no --lookup 'GET /orders/{id}' --settle 'POST /orders/{id}/pay'",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.run(env, cmd.InOrStdin(), cmd.Flags().Changed)
+			return a.run(cmd.Context(), env, cmd.InOrStdin(), cmd.Flags().Changed)
 		},
 	}
 	f := cmd.Flags()
@@ -77,7 +78,7 @@ func initCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag string) bool) error {
+func (a *initAnswers) run(ctx context.Context, env *environment, stdin io.Reader, given func(flag string) bool) error {
 	path := filepath.Join(a.out, "ordergate.yaml")
 	if err := a.exists(path); err != nil && (given("out") || !isTerminal(stdin)) {
 		return err
@@ -93,7 +94,7 @@ func (a *initAnswers) run(env *environment, stdin io.Reader, given func(flag str
 	hint := ", or run it on a terminal, where it asks"
 	if isTerminal(stdin) {
 		hint = ""
-		if err := a.ask(bufio.NewReader(stdin), env.stderr, given, seen); err != nil {
+		if err := a.ask(ctx, bufio.NewReader(stdin), env.stderr, given, seen); err != nil {
 			return fmt.Errorf("init: %w", err)
 		}
 	}
@@ -156,7 +157,7 @@ type question struct {
 
 // ask asks for what no flag gives. An empty line takes the proposal in brackets. It asks again after
 // an answer that cannot be.
-func (a *initAnswers) ask(in *bufio.Reader, w io.Writer, given func(string) bool, seen *logSample) error {
+func (a *initAnswers) ask(ctx context.Context, in *bufio.Reader, w io.Writer, given func(string) bool, seen *logSample) error {
 	text := func(to *string) func(string) error {
 		return func(answer string) error { *to = answer; return nil }
 	}
@@ -189,11 +190,12 @@ func (a *initAnswers) ask(in *bufio.Reader, w io.Writer, given func(string) bool
 	} {
 		for asked := given(q.flag); !asked; {
 			fmt.Fprintf(w, "%s [%s]: ", q.text, q.proposal)
-			answer, err := in.ReadString('\n')
+			answer, err := readLine(ctx, in)
 			if err != nil {
+				fmt.Fprintln(w)
 				return errors.New("no answer: nothing was written")
 			}
-			err = q.set(cmp.Or(strings.TrimSpace(answer), q.proposal))
+			err = q.set(cmp.Or(answer, q.proposal))
 			if asked = err == nil; !asked {
 				fmt.Fprintln(w, "  ", err)
 			}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,6 +46,15 @@ func TestInitAsks(t *testing.T) {
 	root.SetArgs([]string{"init", "--out", t.TempDir()})
 	root.SetIn(stdin)
 	if err := root.ExecuteContext(t.Context()); err == nil || err.Error() != "init: no answer: nothing was written" {
+		t.Error(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt() // by Ctrl-C
+	_, stdin = terminal(t)
+	root = newCommand(&out, &errs, os.Getenv)
+	root.SetArgs([]string{"init", "--out", t.TempDir()})
+	root.SetIn(stdin)
+	if err := root.ExecuteContext(ctx); err == nil || err.Error() != "init: no answer: nothing was written" {
 		t.Error(err)
 	}
 }

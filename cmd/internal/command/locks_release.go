@@ -114,22 +114,35 @@ func isTerminal(stdin io.Reader) bool {
 // line or if ctx ends.
 func (r *lockRelease) confirm(ctx context.Context) error {
 	fmt.Fprint(r.stderr, "Release it? [y/N] ")
-	answer := make(chan string, 1)
+	line, _ := readLine(ctx, bufio.NewReader(r.stdin))
+	if ctx.Err() != nil {
+		fmt.Fprintln(r.stderr)
+		return errors.New("locks release: interrupted; nothing was released")
+	}
+	switch strings.ToLower(line) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("locks release: nothing was released")
+}
+
+// readLine reads a line from a terminal, without blanks around it. It returns when ctx ends.
+func readLine(ctx context.Context, from *bufio.Reader) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	read := make(chan answer, 1)
 	// A read from a terminal cannot be interrupted. After Ctrl-C this goroutine ends with the
 	// process.
 	go func() {
-		line, _ := bufio.NewReader(r.stdin).ReadString('\n')
-		answer <- line
+		line, err := from.ReadString('\n')
+		read <- answer{strings.TrimSpace(line), err}
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(r.stderr)
-		return errors.New("locks release: interrupted; nothing was released")
-	case line := <-answer:
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return nil
-		}
-		return errors.New("locks release: nothing was released")
+		return "", ctx.Err()
+	case a := <-read:
+		return a.line, a.err
 	}
 }
