@@ -34,6 +34,33 @@ func TestOnceAfterALoss(t *testing.T) {
 	}
 }
 
+// TestEndIsHeld has Envoy show more of an answer, or answer by itself, while the end waits until the answer is
+// stored, or the order known: nothing passes before.
+func TestEndIsHeld(t *testing.T) {
+	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
+	settle := settleOnce(t, lock, &gatetest.Recorder{}).Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
+	gatetest.Settle(t.Context(), settle)
+	create, _ := newCreate(t, inBody, "/orders")
+	for work, c := range map[gate.Work]*gate.Call{gate.Store: settle, gate.LearnOrder: create} {
+		gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{{"content-length", "8"}}})
+		step := c.On(gate.Event{Kind: gate.ResponseBody, Body: []byte(`{"id":8}`), End: work == gate.LearnOrder})
+		if step.Do != gate.Wait || step.Work != work {
+			t.Fatalf("%+v", step)
+		}
+		for _, e := range []gate.Event{
+			{Kind: gate.ResponseBody, End: true}, {Kind: gate.ResponseTrailers},
+			{Kind: gate.ResponseHeaders, Response: &gate.Response{Status: 504, Details: "response_timeout", Attempts: 1}},
+		} {
+			if more := c.On(e); more.Do != gate.Wait || more.Work != gate.NoWork {
+				t.Errorf("event %d during work %d: %+v", e.Kind, work, more)
+			}
+		}
+		if step = gatetest.Work(t.Context(), c, step); step.Do != gate.PassResponse {
+			t.Errorf("after work %d: %+v", work, step)
+		}
+	}
+}
+
 // TestOnceIsDecidedOnce reports the end of an answer twice: by its Content-Length, and by Envoy.
 func TestOnceIsDecidedOnce(t *testing.T) {
 	record := &gatetest.Recorder{}
