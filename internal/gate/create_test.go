@@ -66,10 +66,12 @@ func TestCreated(t *testing.T) {
 		learn  gate.Learn
 		r      gate.Response
 		status int
-		text   string // where the ID is looked for
+		text   string // where the ID is looked for; of a header, its lines
 		want   string // "": nothing
 	}{
 		{"created", inHeader, once, 201, "42", "42"},
+		{"created, in lines that agree", inHeader, once, 201, "42\n42", "42"},
+		{"created, in lines that differ", inHeader, once, 201, "42\n43", "incomplete"},
 		{"created, in a part", inPart, once, 201, "https://shop/orders/42", "42"},
 		{"created, in no part", inPart, once, 201, "https://shop/orders/42?new", "incomplete"},
 		{"created, in a part of several", inPart, once, 201, "/login,/orders/42", "42"},
@@ -135,7 +137,11 @@ func TestCreated(t *testing.T) {
 			c, filter := newCreate(t, tt.learn, "/orders")
 			tt.r.Status = tt.status
 			if tt.learn.Header != "" {
-				tt.r.Header = order.HeaderList{{tt.learn.Header, tt.text}}
+				var lines order.HeaderList
+				for line := range strings.SplitSeq(tt.text, "\n") {
+					lines = append(lines, [2]string{tt.learn.Header, line})
+				}
+				tt.r.Header = lines
 			}
 			readsBody, err := answered(t, c, tt.r, tt.text, "")
 			if !readsBody && tt.learn.Header == "" && did(filter) != "abandoned" && did(filter) != "" {

@@ -37,6 +37,7 @@ func TestCreatesThatFailed(t *testing.T) {
 		want    string
 	}{
 		{"a redirect", inBody, gate.Response{Status: 302}, "", false, ""},
+		{"a redirect, of a rule that reads no body", inBody, gate.Response{Status: 302}, "", false, ""},
 		{"503 of the application", inBody, gate.Response{Status: 503, Header: order.HeaderList{{"x-app", "shop"}}}, "", false, ""},
 		{"503 of a proxy", inBody, gate.Response{Status: 503, Header: order.HeaderList{{"content-type", "text/html"}}}, "", false, "abandoned"},
 		{"a code", inBody, gate.Response{Status: 200}, `{"code":500}`, false, ""},
@@ -52,12 +53,15 @@ func TestCreatesThatFailed(t *testing.T) {
 		{"no ID in a header", inHeader, gate.Response{Status: 200}, `{"code":200}`, false, "incomplete"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
+			filter, record, answers := &gatetest.Filter{Journal: &gatetest.Journal{}}, &gatetest.Recorder{}, resultCode()
+			if strings.HasSuffix(tt.name, "reads no body") {
+				answers = &gate.Answers{Failed: answers.Failed[1:2]}
+			}
 			g := gatetest.Gate(t, []gate.Policy{{
 				Rule:    order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-				Answers: resultCode(),
+				Answers: answers,
 				Create:  &gate.Create{Filter: filter, Learn: tt.learn, Format: digits},
-			}}, &gatetest.Recorder{})
+			}}, record)
 			c := g.Open(order.Request{Method: "POST", Target: "/orders"})
 			if tt.r.Details, tt.r.Attempts = "via_upstream", max(1, tt.r.Attempts); tt.r.Header == nil {
 				tt.r.Header = order.HeaderList{}
@@ -75,6 +79,10 @@ func TestCreatesThatFailed(t *testing.T) {
 			}
 			if got := did(filter); got != tt.want {
 				t.Errorf("did %q, want %q", got, tt.want)
+			}
+			refused := tt.r.Status >= 400 && tt.want == "" // as HTTP says it
+			if n := len(record.After("0 learned ")); (n == 0) != refused || n > 1 {
+				t.Errorf("counted %d times", n)
 			}
 		})
 	}
@@ -97,6 +105,7 @@ func TestFailuresAreNotStored(t *testing.T) {
 		{"a redirect of another kind", 303, "/thanks", "does not name it as a failure", true},
 		{"an error of a kind that is a failure", 409, "/thanks", "not one of statuses", false},
 		{"done", 200, `{"code":200}`, "", true},
+		{"as large as is stored", 200, `{"code":200,"x":"` + strings.Repeat("x", 81) + `"}`, "", true},
 		{"failed", 200, `{"code":500}`, "", false},
 		{"neither", 200, `{"code":7}`, "does not say", false},
 		{"another status", 404, `{"code":200}`, "not one of statuses", false},
@@ -136,9 +145,9 @@ func TestFailuresAreNotStored(t *testing.T) {
 }
 
 // TestUndoIsDoneByItsAnswer has an undo answer a status of a refusal, of which the rule's answer says that
-// it is done: what it undoes is not given back.
+// it is done, or fail half way: what it undoes is not given back.
 func TestUndoIsDoneByItsAnswer(t *testing.T) {
-	for status, kept := range map[int]bool{404: false, 409: true} {
+	for status, kept := range map[int]bool{404: false, 409: true, 500: true} {
 		lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: map[string]string{"42 n": "paid"}}
 		policies := slices.Clone(settleOnce(t, lock, gatetest.Silent{}).Policies())
 		policies[0].Settle.Once.Forget = []string{"n"}
