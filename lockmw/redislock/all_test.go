@@ -307,15 +307,18 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		const lease = 200 * time.Millisecond
-		for _, deed := range []string{"acquire", "acquire_all", "reenter", "handover"} {
-			t.Run(deed, func(t *testing.T) {
+		for _, way := range []string{"acquire", "async", "acquire_all", "reenter", "handover"} {
+			t.Run(way, func(t *testing.T) {
 				flush(t, c)
+				deed := way
 				client := another(t, c)
 				holder := newLocker(t, c, Options{})
 				l, p := newLocker(t, client, Options{Lease: lease, Wait: never}), watch(t, client, Exclusive, Redisson)
 				ask := func() (*Lease, error) { return l.Acquire(t.Context(), "k") }
 				held := func() {}
-				switch deed {
+				switch way {
+				case "async":
+					deed, ask = "acquire", func() (*Lease, error) { return acquireAsync(t.Context(), l, "k") }
 				case "acquire_all":
 					ask = func() (*Lease, error) { return l.AcquireAll(t.Context(), []string{"k", "z"}) }
 				case "reenter":

@@ -152,6 +152,9 @@ func TestLost(t *testing.T) {
 		c.Del(t.Context(), "k") // an operator, say
 		other := acquire(t, b, "k")
 		<-lease.Lost()
+		if !lease.Ended() || other.Ended() {
+			t.Errorf("the lost one has ended: %t, the other: %t", lease.Ended(), other.Ended())
+		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Errorf("releasing what is known to be lost: %v", err)
 		}
@@ -164,6 +167,12 @@ func TestLost(t *testing.T) {
 		default:
 		}
 		release(t, other)
+		other.mu.Lock()
+		other.until = time.Now() // in a process that stood still, nobody has noticed
+		other.mu.Unlock()
+		if !other.Ended() {
+			t.Error("a lease whose time has passed has not ended")
+		}
 	})
 }
 
