@@ -37,6 +37,7 @@ var attacks = map[string]attack{
 	"Envoy's headers":             {30, 2, 150 * time.Millisecond, envoyHeaders},
 	"answers that are not read":   {31, 2, time.Second, unread},
 	"connections without request": {32, 2, 50 * time.Millisecond, silent},
+	"settlements beside others":   {34, 1, 500 * time.Millisecond, settleBeside},
 }
 
 // trickle settles the victim a byte at a time.
@@ -97,6 +98,22 @@ func fillQueue(ctx context.Context, a *assault, _ string, n int) {
 		}
 		pause(ctx, 150*time.Millisecond)
 	}
+}
+
+// settleBeside begins the settlement of an order, and has another client settle it while the order service
+// is at work: for a first one that waits for its answer, and for one that has left.
+func settleBeside(ctx context.Context, a *assault, _ string, n int) {
+	settle := settleOf(seeded-30_000+n+1, "?slow=%d", a.slow.Milliseconds()/2)
+	client := func(i int) string { return fmt.Sprintf("127.0.34.%d", (2*n+i)%250+1) } // who leaves often is slowed
+	stays := []time.Duration{100 * time.Millisecond, a.slow}[n%2]
+	var first sync.WaitGroup
+	first.Go(func() { a.abandon(ctx, client(0), "POST", settle, "", stays) })
+	pause(ctx, 200*time.Millisecond)
+	c := a.client(client(1))
+	defer c.CloseIdleConnections()
+	status, _, _, _ := a.send(ctx, c, "POST", settle, "")
+	first.Wait()
+	a.count(fmt.Sprintf("settlements beside others: %d", status))
 }
 
 // leave creates an order, and leaves before the answer.
