@@ -75,7 +75,7 @@ func fillQueue(ctx context.Context, a *assault, _ string, n int) {
 	for i := range clients {
 		all.Go(func() {
 			for filling.Err() == nil {
-				a.abandon(filling, client(i), "POST", settleOf(1+rand.IntN(others), "?slow=%d", a.slow.Milliseconds()), "", 100*time.Millisecond)
+				a.abandon(filling, client(i), settleOf(1+rand.IntN(others), "?slow=%d", a.slow.Milliseconds()), "", 100*time.Millisecond)
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func fillQueue(ctx context.Context, a *assault, _ string, n int) {
 	all.Wait()
 	victim := settleOf(seeded-20_000+n+1, "?slow=%d", a.slow.Milliseconds())
 	a.count(fmt.Sprintf("aborted settlements: %d00 wait in the queue", a.waiting()/100))
-	a.abandon(ctx, client(clients), "POST", victim, "", 200*time.Millisecond)
+	a.abandon(ctx, client(clients), victim, "", 200*time.Millisecond)
 	pause(ctx, a.hold+200*time.Millisecond)
 	c := a.client(client(clients + 1))
 	defer c.CloseIdleConnections()
@@ -107,7 +107,7 @@ func settleBeside(ctx context.Context, a *assault, _ string, n int) {
 	client := func(i int) string { return fmt.Sprintf("127.0.34.%d", (2*n+i)%250+1) } // who leaves often is slowed
 	stays := []time.Duration{100 * time.Millisecond, a.slow}[n%2]
 	var first sync.WaitGroup
-	first.Go(func() { a.abandon(ctx, client(0), "POST", settle, "", stays) })
+	first.Go(func() { a.abandon(ctx, client(0), settle, "", stays) })
 	pause(ctx, 200*time.Millisecond)
 	c := a.client(client(1))
 	defer c.CloseIdleConnections()
@@ -118,19 +118,19 @@ func settleBeside(ctx context.Context, a *assault, _ string, n int) {
 
 // leave creates an order, and leaves before the answer.
 func leave(ctx context.Context, a *assault, from string, n int) {
-	a.abandon(ctx, from, "POST", "/orders", `{"amount":5}`, time.Duration(rand.IntN(4))*time.Millisecond)
+	a.abandon(ctx, from, "/orders", `{"amount":5}`, time.Duration(rand.IntN(4))*time.Millisecond)
 	a.count("creates without a client")
 }
 
-// abandon sends a request and closes the connection after a while.
-func (a *assault) abandon(ctx context.Context, from, method, target, body string, after time.Duration) {
+// abandon posts and closes the connection after a while.
+func (a *assault) abandon(ctx context.Context, from, target, body string, after time.Duration) {
 	conn, err := a.dial(ctx, from)
 	if err != nil {
 		a.count("aborted: " + errorOf(err))
 		return
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", method, target, len(body), body)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", target, len(body), body)
 	pause(ctx, after)
 }
 
