@@ -49,6 +49,7 @@ type Call struct {
 	mayCreate              bool // a create may have made an order that is not learned yet
 	forwarded              bool // of a call with a lock: the backend may have the request
 	isAnswered             bool // the headers of an answer have arrived
+	grpcAnswer             bool // it is gRPC's
 	toldOutcome, toldOrder bool // see news
 
 	// Of its request.
@@ -71,14 +72,13 @@ type Call struct {
 	unknownReason string    // why the outcome is unknown
 
 	// Of its answer.
-	grpcAnswer  bool      // it is gRPC's
-	grpcStatus  string    // of gRPC's answer, in its trailers or alone in its headers
-	status      int       // 0: unknown
-	readings    readings  // what it may mean
-	body        []byte    // while it is collected
-	learnedID   string    // of the order that a create has made
-	repeats     string    // see Trace
-	completedAt time.Time // of a call that is traced
+	grpcStatus string        // of gRPC's answer, in its trailers or alone in its headers
+	status     int           // 0: unknown
+	readings   readings      // what it may mean
+	body       []byte        // while it is collected
+	learnedID  string        // of the order that a create has made
+	repeats    string        // see Trace
+	completed  time.Duration // after start, of a call that is traced; 0: it is not complete
 }
 
 // stage is how far a call has come.
@@ -749,8 +749,8 @@ func (c *Call) completeAnswer() {
 		}
 		return
 	}
-	if c.gate.tracer != nil && c.completedAt.IsZero() {
-		c.completedAt = c.gate.now()
+	if c.gate.tracer != nil && c.completed == 0 {
+		c.completed = c.gate.now().Sub(c.start)
 	}
 	c.onBracket(completed, OutcomeUnknown)
 }

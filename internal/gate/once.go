@@ -109,19 +109,24 @@ const (
 // answerRecord is what Redis stores of an answer: a line of JSON, and the body. Without a status it
 // is brief: it shows only what was done.
 type answerRecord struct {
-	Rule    string      `json:"rule"`
-	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders; "" for one
-	Request string      `json:"request,omitempty"` // fingerprint of the request; "": none is needed
-	Caller  string      `json:"caller,omitempty"`  // hash of the scope of the order, and of the host; "": it has none
-	Subject string      `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
-	Fences  []int64     `json:"fences,omitempty"`  // of a key: the number of the answer for each of its orders
-	At      int64       `json:"at"`                // ms since 1970
+	answerBrief
+	Fences  []int64     `json:"fences,omitempty"` // of a key: the number of the answer for each of its orders
+	At      int64       `json:"at"`               // ms since 1970
 	Status  int         `json:"status,omitempty"`
 	Head    bool        `json:"head,omitempty"` // it answers HEAD, and has no body
 	Headers [][2]string `json:"headers,omitempty"`
 	Trace   string      `json:"trace,omitempty"` // traceparent of the request, if the trace is sampled
 	// Vary has hashes of the request's headers by which the answer varies.
 	Vary map[string]string `json:"vary,omitempty"`
+}
+
+// answerBrief is what a record says of the request.
+type answerBrief struct {
+	Rule    string `json:"rule"`
+	Orders  string `json:"orders,omitempty"`  // fingerprint of several orders; "" for one
+	Request string `json:"request,omitempty"` // fingerprint of the request; "": none is needed
+	Caller  string `json:"caller,omitempty"`  // hash of the scope of the order, and of the host; "": it has none
+	Subject string `json:"subject,omitempty"` // of a key: hash of the host and the order of the request
 }
 
 func (r *answerRecord) text(body []byte) string {
@@ -200,7 +205,7 @@ type onceCall struct {
 	key   *Once  // of the key's lock; nil: none, or the request has no key
 	keyID string // names the key's lock
 
-	brief   answerRecord // what is stored of the call without its answer, but for the time
+	brief   answerBrief
 	varying varying
 	head    bool // the method is HEAD
 
@@ -231,7 +236,7 @@ func (c *Call) prepareOnce(m *order.Match, req *order.Request) order.Reason {
 	if p.Once == nil && (p.Settle == nil || p.Settle.Once == nil) {
 		return order.NoReason
 	}
-	o := onceCall{length: -1, brief: answerRecord{Rule: p.Rule.Name}}
+	o := onceCall{length: -1, brief: answerBrief{Rule: p.Rule.Name}}
 	if p.Once != nil {
 		id, why := p.Once.Key.of(p.Rule.Name, req)
 		if why != order.NoReason {

@@ -171,8 +171,7 @@ func (c *Call) decideStored() bool {
 		}
 		change := onceChange{once: once, result: result}
 		if result != OnceForgotten {
-			r := o.brief
-			r.At = c.gate.now().UnixMilli()
+			r := answerRecord{answerBrief: o.brief, At: c.gate.now().UnixMilli()}
 			if c.gate.exemplar(&c.origin) != "" {
 				r.Trace = c.origin.parent
 			}

@@ -77,9 +77,9 @@ func (c *Call) trace(d *Decision, name string) *Trace {
 	}
 	t.Parts = append(make([]Span, 0, 3), Span{SpanWait, c.start, granted})
 	if c.lease != nil && c.forwarded {
-		end := c.completedAt
-		if end.IsZero() {
-			end = now
+		end := now
+		if c.completed > 0 {
+			end = c.start.Add(c.completed)
 		}
 		t.Parts = append(t.Parts, Span{SpanForwarded, granted, end})
 	}
