@@ -241,61 +241,54 @@ func TestStuckClient(t *testing.T) {
 	bedtest.Receive(t, "the locker to be free for others", l.served)
 }
 
+// TestCreate has what becomes of the order done before the answer goes on.
 func TestCreate(t *testing.T) {
-	create := requestHeaders(":method", "POST", ":path", "/orders")
-	body := func(text string) *extproc.ProcessingRequest {
-		return &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseBody{
-			ResponseBody: &extproc.HttpBody{Body: []byte(text), EndOfStream: true}}}
+	type messages []*extproc.ProcessingRequest
+	create, form := requestHeaders(":method", "POST", ":path", "/orders"), requestHeaders(":method", "POST", ":path", "/orders.php")
+	ended, located := answered("204", "via_upstream"), answered("303", "via_upstream")
+	ended.GetResponseHeaders().EndOfStream = true
+	headers := located.GetResponseHeaders().Headers
+	headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "location", RawValue: []byte("/orders/42")})
+	body := &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseBody{
+		ResponseBody: &extproc.HttpBody{Body: []byte(`{"id": 42}`), EndOfStream: true}}}
+	for _, tt := range []struct {
+		name   string
+		shows  messages
+		leaves bool // the client, after these
+		did    string
+	}{
+		{"learned before the body goes on", messages{create, answered("201", "via_upstream"), body}, false, "learn 42"},
+		{"not created", messages{create, answered("422", "via_upstream")}, false, ""},
+		{"no body", messages{create, ended}, false, "incomplete"},
+		{"the client leaves", messages{create}, true, "abandoned"},
+		{"the client leaves in the middle of the answer", messages{create, answered("201", "via_upstream")}, true, "abandoned"},
+		{"Envoy shows no headers", messages{create, body}, false, "learn 42"},
+		{"Envoy answers", messages{create, answered("504", "response_timeout")}, false, "abandoned"},
+		{"Envoy answers without the backend", messages{create, answered("503", "no_healthy_upstream")}, false, ""},
+		{"Envoy sends no attributes", messages{create, answeredWith("201", nil), body}, false, "learn 42"},
+		{"from a part of a header", messages{form, located}, false, "learn 42"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBed(t)
+			s := b.open()
+			var mode procmode.ProcessingMode_BodySendMode
+			for i, msg := range tt.shows {
+				mode = s.say(msg).GetModeOverride().GetResponseBodyMode()
+				if reads := mode == procmode.ProcessingMode_BUFFERED_PARTIAL; i == 0 && reads != (msg == create) {
+					t.Errorf("mode %v", mode)
+				}
+			}
+			if tt.leaves {
+				s.leave()
+				b.wantDid(tt.did)
+				return
+			}
+			if did := b.did.Short(); did != tt.did || mode != procmode.ProcessingMode_NONE {
+				t.Errorf("did %q before the answer goes on, mode %v", did, mode)
+			}
+			s.wantEnd()
+		})
 	}
-	t.Run("learned before the body goes on", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		if m := s.say(create).GetModeOverride(); m.GetResponseBodyMode() != procmode.ProcessingMode_BUFFERED_PARTIAL {
-			t.Errorf("mode %v", m)
-		}
-		s.say(answered("201", "via_upstream"))
-		s.say(body(`{"id": 42}`))
-		if did := b.did.Short(); did != "learn 42" {
-			t.Errorf("did %q", did)
-		}
-		s.wantEnd()
-	})
-	t.Run("not created", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		if m := s.say(answered("422", "via_upstream")).GetModeOverride(); m.GetResponseBodyMode() != procmode.ProcessingMode_NONE {
-			t.Errorf("mode %v", m)
-		}
-		s.wantEnd()
-		if did := b.did.Short(); did != "" {
-			t.Errorf("did %q", did)
-		}
-	})
-	t.Run("no body", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		last := answered("204", "via_upstream")
-		last.GetResponseHeaders().EndOfStream = true
-		s.say(last)
-		b.wantDid("incomplete")
-	})
-	t.Run("the client leaves", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		s.leave()
-		b.wantDid("abandoned")
-	})
-	t.Run("the client leaves in the middle of the answer", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		s.say(answered("201", "via_upstream"))
-		s.leave()
-		b.wantDid("abandoned")
-	})
 	t.Run("Envoy may show no body", func(t *testing.T) {
 		b := newBed(t)
 		b.filter.Tables, b.filter.Late = true, true
@@ -306,55 +299,8 @@ func TestCreate(t *testing.T) {
 			if did := b.did.Short(); did != want {
 				t.Errorf("did %q before the answer goes on, want %q", did, want)
 			}
-			s.say(body(`{"id": 42}`))
+			s.say(body)
 		}
-	})
-	t.Run("Envoy shows no headers", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		s.say(body(`{"id": 42}`))
-		if did := b.did.Short(); did != "learn 42" {
-			t.Errorf("did %q before the answer goes on", did)
-		}
-		s.wantEnd()
-	})
-	t.Run("Envoy answers", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		if m := s.say(answered("504", "response_timeout")).GetModeOverride(); m.GetResponseBodyMode() != procmode.ProcessingMode_NONE {
-			t.Errorf("mode %v", m)
-		}
-		s.wantEnd()
-		b.wantDid("abandoned")
-	})
-	t.Run("Envoy answers without the backend", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		s.say(answered("503", "no_healthy_upstream"))
-		s.wantEnd()
-		b.wantDid("")
-	})
-	t.Run("Envoy sends no attributes", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(create)
-		s.say(answeredWith("201", nil))
-		s.say(body(`{"id": 42}`))
-		b.wantDid("learn 42")
-	})
-	t.Run("from a part of a header", func(t *testing.T) {
-		b := newBed(t)
-		s := b.open()
-		s.say(requestHeaders(":method", "POST", ":path", "/orders.php"))
-		found := answered("303", "via_upstream")
-		headers := found.GetResponseHeaders().Headers
-		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "location", RawValue: []byte("/orders/42")})
-		s.say(found)
-		s.wantEnd()
-		b.wantDid("learn 42")
 	})
 }
 
