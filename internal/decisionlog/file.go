@@ -1,8 +1,11 @@
 package decisionlog
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Streams of the process that a log may go to.
@@ -35,8 +38,13 @@ func openOutput(to string) (output, error) {
 	return &file{f, path}, nil
 }
 
+// open does not wait for the reader of a pipe.
 func open(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, mode)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, mode)
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, fmt.Errorf("%w: start the reader of the pipe first", err)
+	}
+	return f, err
 }
 
 // renew implements output. A file that was renamed or removed gets a successor of its name, as those who

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -265,7 +266,8 @@ func TestHangs(t *testing.T) {
 	<-l.done
 }
 
-// TestDevFull opens a real device without room, and a path that cannot be opened.
+// TestDevFull opens a real device without room, and paths that cannot be opened: one is a pipe
+// without a reader.
 func TestDevFull(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
@@ -280,8 +282,14 @@ func TestDevFull(t *testing.T) {
 	if l.Dropped(Acted) != 1 {
 		t.Errorf("%d lines were dropped, want 1", l.Dropped(Acted))
 	}
-	if _, err := Open(of("/dev/null/log"), discard); err == nil {
-		t.Error("a path that is none was opened")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/dev/null/log", pipe} {
+		if _, err := Open(of(path), discard); err == nil {
+			t.Error(path, "was opened")
+		}
 	}
 }
 
