@@ -42,8 +42,6 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
-
-		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
 			return usageError{errors.New("ordergate: which command? (one of those above)")}
@@ -63,6 +61,21 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	root.PersistentFlags().StringVar(&env.file, "config", defaultFile, "the configuration file")
 	root.AddCommand(serveCommand(env), checkCommand(env), schemaCommand(env), configCommand(env), explainCommand(env), replayCommand(env), envoyCommand(env), doctorCommand(env), grantsCommand(env), initCommand(env), loadCommand(env), filterCommand(env), locksCommand(env), onceCommand(env), latchCommand(env), bundleCommand(env), healthCommand(env), versionCommand(env))
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				of, rest, _ := root.Find(args)
+				return noArguments(of, rest)
+			}
+		case "completion":
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArguments
+			}
+		}
+	}
 	return root
 }
 
@@ -70,7 +83,8 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		hint := "ordergate help lists the commands"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 && args[0] != "" {
 			hint = "did you mean " + near[0] + "?"
 		}
 		return usageError{fmt.Errorf("%s: unknown argument %q (%s)", cmd.CommandPath(), args[0], hint)}
