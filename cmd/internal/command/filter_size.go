@@ -126,7 +126,7 @@ func (f *sizeFlags) request(ctx context.Context, env *environment, given func(st
 
 // configured copies the parameters of a configured filter to q.
 func (f *sizeFlags) configured(q *sizeRequest, env *environment) error {
-	c, err := env.load()
+	c, err := env.loadPart("filters")
 	var wrong usageError
 	if errors.As(err, &wrong) && errors.Is(wrong.error, fs.ErrNotExist) && f.filter == "" {
 		return usageError{fmt.Errorf("filter size: how many IDs? (--ids, or a configuration): %w", err)}

@@ -12,7 +12,8 @@ import (
 // TestFilterSizeOfTheConfiguration takes numbers of filters in a file.
 func TestFilterSizeOfTheConfiguration(t *testing.T) {
 	one := writeConfig(t, `
-filters: {orders: {capacity: 50_000_000, false_positive_rate: 0.01, segments: {keep: 30, from: arrival, older: absent}}}
+filters: {orders: {capacity: 50_000_000, false_positive_rate: 0.01, segments: {keep: 30, from: arrival, older: absent}, sources: [db]}}
+sources: {db: {kind: mysql, dsn_env: NOT_SET, table: t, id_column: id}}
 `)
 	several := writeConfig(t, `
 redis: {addresses: [127.0.0.1:6379]}
