@@ -241,6 +241,22 @@ func TestStuckClient(t *testing.T) {
 	bedtest.Receive(t, "the locker to be free for others", l.served)
 }
 
+// TestUnsent has Envoy leave while it is told to forward a request: it has not, and the lock is released.
+func TestUnsent(t *testing.T) {
+	b := newBed(t)
+	ctx, leave := context.WithCancel(t.Context())
+	s := &stuckStream{ctx: ctx, in: make(chan *extproc.ProcessingRequest, 1), sending: make(chan struct{}, 1)}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = b.server.Process(s) }()
+	s.in <- settle()
+	b.wantDid("acquire 42")
+	b.lock.Grants <- nil
+	bedtest.Receive(t, "the reply", s.sending)
+	leave()
+	<-ended
+	b.wantDid("acquire 42, release")
+}
+
 // TestCreate has what becomes of the order done before the answer goes on.
 func TestCreate(t *testing.T) {
 	type messages []*extproc.ProcessingRequest

@@ -173,6 +173,15 @@ func TestLost(t *testing.T) {
 		if !other.Ended() {
 			t.Error("a lease whose time has passed has not ended")
 		}
+		both := acquireAll(t, a, "k", "l")
+		c.Del(t.Context(), "l")
+		<-both.Lost()
+		lost := time.Now()
+		bedtest.Eventually(t, "a lease has passed", func() bool { return time.Since(lost) > 1200*time.Millisecond })
+		if c.Exists(t.Context(), "k").Val() != 1 {
+			t.Error("the rest of a lease is not renewed")
+		}
+		_ = both.Release(t.Context()) // a part is lost
 	})
 }
 
