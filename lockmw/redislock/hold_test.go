@@ -9,13 +9,23 @@ import (
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// losses is an Observer that counts what was lost.
+// losses is an Observer that counts what was lost, and what ended.
 type losses struct {
 	noObserver
-	n atomic.Int32
+	n, ended atomic.Int32
 }
 
 func (l *losses) Lost() { l.n.Add(1) }
+
+func (l *losses) Released(time.Duration) { l.ended.Add(1) }
+
+// wantOne checks that one lease has ended, and was lost.
+func (l *losses) wantOne(t *testing.T) {
+	t.Helper()
+	if lost, ended := l.n.Load(), l.ended.Load(); lost != 1 || ended != 1 {
+		t.Errorf("%d lost, %d ended, want one", lost, ended)
+	}
+}
 
 // TestHoldAgain has Redis refuse one part of a lease when that is to be held, and another
 // part deleted. What can be held is, and what is lost is reported at the end, once.

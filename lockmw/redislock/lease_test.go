@@ -144,10 +144,46 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
+// TestWhenRenewed has leases at moments of their lives: they are renewed when a third has passed, and put on record
+// soon, but not beyond their maximum. A renewal counts from before its question.
+func TestWhenRenewed(t *testing.T) {
+	const lease = 30 * time.Second
+	l, begun := &Locker{opts: Options{Lease: lease}}, time.Now()
+	l.nodes = []*node{nil}
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		lease *Lease
+		want  bool
+	}{
+		{"before a third", lease/3 - 1, &Lease{noted: true}, false},
+		{"after a third", lease / 3, &Lease{noted: true}, true},
+		{"after its end", lease + 1, &Lease{noted: true}, true},
+		{"young", noteAge - 1, &Lease{}, false},
+		{"on no record yet", noteAge, &Lease{}, true},
+		{"on its way", lease / 3, &Lease{noted: true, asked: true}, false},
+		{"given up", lease / 3, &Lease{noted: true, done: true}, false},
+		{"at its maximum", lease / 2, &Lease{noted: true, maxHold: lease / 2}, false},
+	} {
+		p := tt.lease
+		p.locker, p.since, p.until = l, begun, begun.Add(lease)
+		if due, _ := p.renewalState(begun.Add(tt.after)); due != tt.want {
+			t.Errorf("%s: it is renewed: %t", tt.name, due)
+		}
+	}
+	p := &Lease{locker: l, until: begun}
+	for _, asked := range []time.Time{begun, begun.Add(-time.Second)} { // the answers may cross
+		if p.renewed(asked, true); !p.EndsAt().Equal(begun.Add(lease)) {
+			t.Errorf("asked %v earlier, it ends %v after the first question", begun.Sub(asked), p.EndsAt().Sub(begun))
+		}
+	}
+}
+
 func TestLost(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
-		a, b := newLocker(t, c, Options{Lease: time.Second}), newLocker(t, c, Options{})
+		seen := &losses{}
+		a, b := newLocker(t, c, Options{Lease: time.Second, Observer: seen}), newLocker(t, c, Options{})
 		lease := acquire(t, a, "k")
 		c.Del(t.Context(), "k") // an operator, say
 		other := acquire(t, b, "k")
@@ -158,6 +194,7 @@ func TestLost(t *testing.T) {
 		if err := lease.Release(t.Context()); err != nil {
 			t.Errorf("releasing what is known to be lost: %v", err)
 		}
+		seen.wantOne(t)
 		if a.Held() != 0 {
 			t.Error("a lost lease is still renewed")
 		}
@@ -188,13 +225,15 @@ func TestLost(t *testing.T) {
 func TestReleaseOfALostLease(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
-		l := newLocker(t, c, Options{})
+		seen := &losses{}
+		l := newLocker(t, c, Options{Observer: seen})
 		lease := acquire(t, l, "k")
 		c.Del(t.Context(), "k")
 		other := acquire(t, l, "k")
 		if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
 		}
+		seen.wantOne(t)
 		if err := lease.Release(t.Context()); err != nil {
 			t.Errorf("second Release: %v", err)
 		}
@@ -210,6 +249,7 @@ func TestMaxHold(t *testing.T) {
 		l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
 		lease := acquire(t, l, "k", MaxHold(time.Millisecond))
 		<-lease.Lost()
+		bedtest.Eventually(t, "it ends: nobody renews it", func() bool { return !taken(t, c) })
 	})
 }
 
