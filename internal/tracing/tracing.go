@@ -11,9 +11,12 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -60,9 +63,15 @@ type Tracer struct {
 
 // New begins to send. It does not wait for the collector. The error is about a variable.
 func New(ctx context.Context, opts Options) (*Tracer, error) {
+	var wrong complaint
+	otel.SetLogger(logr.FromSlogHandler(&wrong))
 	to, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces by the variables OTEL_*: %w", err)
+	}
+	if text := wrong.first.Load(); text != nil {
+		_ = to.Shutdown(ctx) // it has sent nothing
+		return nil, fmt.Errorf("traces by the variables OTEL_EXPORTER_OTLP_*: %s", *text)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
 		semconv.ServiceName("ordergate"), semconv.ServiceVersion(opts.Version), semconv.ServiceInstanceID(opts.Instance),
@@ -75,6 +84,27 @@ func New(ctx context.Context, opts Options) (*Tracer, error) {
 	t.tracer = t.provider.Tracer("github.com/ordergate/ordergate", trace.WithInstrumentationVersion(opts.Version))
 	return t, nil
 }
+
+// complaint keeps the first error that OpenTelemetry logs, without the value of the variable, which may
+// be a secret. It implements slog.Handler.
+type complaint struct{ first atomic.Pointer[string] }
+
+// Enabled implements slog.Handler.
+func (c *complaint) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError
+}
+
+// Handle implements slog.Handler.
+func (c *complaint) Handle(_ context.Context, r slog.Record) error {
+	c.first.CompareAndSwap(nil, &r.Message)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (c *complaint) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+// WithGroup implements slog.Handler.
+func (c *complaint) WithGroup(string) slog.Handler { return c }
 
 // Dropped returns how many spans were dropped.
 func (t *Tracer) Dropped() uint64 { return t.exporter.dropped.Load() }

@@ -39,11 +39,11 @@ func TestEnabled(t *testing.T) {
 
 // TestBadVariables has New name what it cannot use.
 func TestBadVariables(t *testing.T) {
-	for _, v := range []string{"OTEL_TRACES_EXPORTER=zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL=carrier-pigeon", "OTEL_RESOURCE_ATTRIBUTES=a"} {
+	for _, v := range []string{"OTEL_TRACES_EXPORTER=zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL=carrier-pigeon", "OTEL_RESOURCE_ATTRIBUTES=a", "OTEL_EXPORTER_OTLP_HEADERS=Authorization: Bearer hunter2", "OTEL_EXPORTER_OTLP_ENDPOINT=http://me:hunter2@a b"} {
 		t.Run(v, func(t *testing.T) {
 			name, value, _ := strings.Cut(v, "=")
 			t.Setenv(name, value)
-			if _, err := New(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "OTEL_") {
+			if _, err := New(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "OTEL_") || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v", err)
 			}
 		})
