@@ -133,6 +133,35 @@ func TestOnceVaries(t *testing.T) {
 	}
 }
 
+// TestKeyOfAnotherOrder has a key come again with another order, and at another host, under a rule that compares
+// nothing else of requests.
+func TestKeyOfAnotherOrder(t *testing.T) {
+	lock, keys := &gatetest.Lock{Journal: &gatetest.Journal{}}, &gatetest.Lock{Journal: &gatetest.Journal{}, Name: "key", Texts: make(map[string]string)}
+	g := settleOnce(t, lock, gatetest.Silent{})
+	keyed := *g.Policies()[0].Settle.Once
+	keyed.Key = &gate.OnceKey{Lock: keys, Parts: []string{"idempotency-key"}}
+	g.Policies()[0].Settle.Once, g.Policies()[0].Once = nil, &keyed
+	for _, tt := range []struct {
+		host, id string
+		want     gate.Verdict
+	}{
+		{"shop", "42", gate.VerdictAcquired}, {"shop", "42", gate.VerdictReplayed}, {"SHOP", "42", gate.VerdictReplayed},
+		{"shop", "43", gate.VerdictMismatch}, {"other", "42", gate.VerdictMismatch},
+	} {
+		c := g.Open(order.Request{
+			Method: "POST", Host: tt.host, Target: "/orders/" + tt.id + "/settle", BodyState: order.BodyComplete,
+			Header: order.HeaderList{{"idempotency-key", `"k"`}},
+		})
+		if gatetest.Settle(t.Context(), c); c.Decision.Verdict != tt.want {
+			t.Errorf("order %s at %s: %s, want %s", tt.id, tt.host, c.Decision.Verdict, tt.want)
+		}
+		if tt.want == gate.VerdictAcquired {
+			gatetest.Work(t.Context(), c, gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true}))
+		}
+		gatetest.End(c)
+	}
+}
+
 // TestOnceBySessionInPath has callers whose session is in the link: each gets its own answer alone.
 func TestOnceBySessionInPath(t *testing.T) {
 	lock := &gatetest.Lock{Journal: &gatetest.Journal{}, Texts: make(map[string]string)}
