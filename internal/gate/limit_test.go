@@ -69,14 +69,35 @@ func TestLimit(t *testing.T) {
 	if c.Key() != "order:42" || c.LimitKey() != "merchant:7" {
 		t.Errorf("keys %q and %q", c.Key(), c.LimitKey())
 	}
+	c.SetClient("192.0.2.1:999")
 	step := gatetest.Settle(t.Context(), c)
 	if step.Do != gate.PassRequest || gate.FenceText(c.Lease()) != "5" || c.Lease().Owner() != "order-owner+merchant-owner" {
 		t.Errorf("granted: %+v", step)
+	}
+	for _, lock := range []*gatetest.Lock{b.order, b.permit} {
+		if got := lock.Requests()[0].Client; got != "192.0.2.1" {
+			t.Errorf("%s: for client %q", lock.Name, got)
+		}
 	}
 	gatetest.Answer(c, &gate.Response{Details: "via_upstream", Attempts: 1})
 	gatetest.Finish(c)
 	gatetest.End(c)
 	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
+}
+
+// TestLimitNotReleased has Redis fail to release one of the two.
+func TestLimitNotReleased(t *testing.T) {
+	for i := range 2 {
+		b, away := newLimitBench(t), errors.New("connection refused")
+		[]*gatetest.Lock{b.order, b.permit}[i].Unreleased = away
+		c := b.open()
+		gatetest.Settle(t.Context(), c)
+		c.Lease().Release(func(err error) {
+			if !errors.Is(err, away) {
+				t.Errorf("lock %d: %v", i, err)
+			}
+		})
+	}
 }
 
 func TestLimitHolds(t *testing.T) {

@@ -23,7 +23,7 @@ type Lock struct {
 	Texts   map[string]string // stored answers by "id name"; a lease stores there
 	Fault   bool              // Acquire panics
 
-	Unsuspended error // of SuspendAnswers
+	Unsuspended, Unreleased error // of SuspendAnswers and Release
 
 	mu       sync.Mutex
 	requests []gate.LockRequest
@@ -210,7 +210,7 @@ func (l *lease) Release(then func(error)) {
 		l.change()
 		l.lock.mu.Unlock()
 	}
-	then(nil)
+	then(l.lock.Unreleased)
 }
 
 // StoreAnswer implements gate.Lease.
