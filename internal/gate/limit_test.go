@@ -183,13 +183,15 @@ func TestLimitLost(t *testing.T) {
 // TestLimitLostMeanwhile loses the order's lock while the permit is waited for: the
 // request must not go on with a fence that is stale before it is used.
 func TestLimitLostMeanwhile(t *testing.T) {
-	b := newLimitBench(t)
-	b.order.Lose()
-	c := b.open()
-	if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
-		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
+	for i := range 2 {
+		b := newLimitBench(t)
+		[]*gatetest.Lock{b.order, b.permit}[i].Lose()
+		c := b.open()
+		if step := gatetest.Settle(t.Context(), c); step.Do != gate.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
+			t.Errorf("lock %d: %+v, verdict %s", i, step, c.Decision.Verdict)
+		}
+		b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
 	}
-	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
 }
 
 func TestLimitTakesALockAndAnID(t *testing.T) {

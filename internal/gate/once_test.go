@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -133,8 +134,8 @@ func TestOnceVaries(t *testing.T) {
 	}
 }
 
-// TestKeyOfAnotherOrder has a key come again with another order, and at another host, under a rule that compares
-// nothing else of requests.
+// TestKeyOfAnotherOrder has a key come again with another order, at another host, and when the order was undone
+// since, or nobody knows, under a rule that compares nothing else of requests.
 func TestKeyOfAnotherOrder(t *testing.T) {
 	lock, keys := &gatetest.Lock{Journal: &gatetest.Journal{}}, &gatetest.Lock{Journal: &gatetest.Journal{}, Name: "key", Texts: make(map[string]string)}
 	g := settleOnce(t, lock, gatetest.Silent{})
@@ -143,11 +144,14 @@ func TestKeyOfAnotherOrder(t *testing.T) {
 	g.Policies()[0].Settle.Once, g.Policies()[0].Once = nil, &keyed
 	for _, tt := range []struct {
 		host, id string
+		undo     error
 		want     gate.Verdict
 	}{
-		{"shop", "42", gate.VerdictAcquired}, {"shop", "42", gate.VerdictReplayed}, {"SHOP", "42", gate.VerdictReplayed},
-		{"shop", "43", gate.VerdictMismatch}, {"other", "42", gate.VerdictMismatch},
+		{"shop", "42", nil, gate.VerdictAcquired}, {"shop", "42", nil, gate.VerdictReplayed}, {"SHOP", "42", nil, gate.VerdictReplayed},
+		{"shop", "43", nil, gate.VerdictMismatch}, {"other", "42", nil, gate.VerdictMismatch},
+		{"shop", "42", gatetest.ErrUndone, gate.VerdictDuplicate}, {"shop", "42", errors.New("away"), gate.VerdictUnavailable},
 	} {
+		lock.Undo = tt.undo
 		c := g.Open(order.Request{
 			Method: "POST", Host: tt.host, Target: "/orders/" + tt.id + "/settle", BodyState: order.BodyComplete,
 			Header: order.HeaderList{{"idempotency-key", `"k"`}},
@@ -159,6 +163,27 @@ func TestKeyOfAnotherOrder(t *testing.T) {
 			gatetest.Work(t.Context(), c, gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true}))
 		}
 		gatetest.End(c)
+	}
+}
+
+// TestKeyWithinAnUndo has a call with a key within another one, which may be about to undo what was settled
+// before: its answer counts from above the marks of that one.
+func TestKeyWithinAnUndo(t *testing.T) {
+	for mark, want := range map[int64]string{0: `"fences":[7]`, 9: `"fences":[9]`} {
+		lock, keys := &gatetest.Lock{Enters: "outer", Mark: mark}, &gatetest.Lock{Texts: make(map[string]string)}
+		g := settleOnce(t, lock, gatetest.Silent{})
+		keyed := *g.Policies()[0].Settle.Once
+		keyed.Key = &gate.OnceKey{Lock: keys, Parts: []string{"idempotency-key"}}
+		g.Policies()[0].Settle.Once, g.Policies()[0].Once = nil, &keyed
+		c := g.Open(order.Request{
+			Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete,
+			Header: order.HeaderList{{"idempotency-key", `"k"`}, {gate.HeaderLease, "outer"}},
+		})
+		gatetest.Settle(t.Context(), c)
+		gatetest.Work(t.Context(), c, gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true}))
+		if text := fmt.Sprint(keys.Texts); !strings.Contains(text, want) {
+			t.Errorf("stored are %s, want %s", text, want)
+		}
 	}
 }
 

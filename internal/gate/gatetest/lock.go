@@ -2,7 +2,9 @@ package gatetest
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +26,8 @@ type Lock struct {
 	Fault   bool              // Acquire panics
 
 	Unsuspended, Unreleased error // of SuspendAnswers and Release
+	Undo                    error // of Undone
+	Mark                    int64 // of each order
 
 	mu       sync.Mutex
 	requests []gate.LockRequest
@@ -63,8 +67,16 @@ func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest, then func(
 	}()
 }
 
-// Undone implements gate.Locker: no call has undone anything.
-func (l *Lock) Undone(context.Context, []string, string, []int64) (bool, error) { return false, nil }
+// Undone implements gate.Locker: no call has undone anything, or as Undo says.
+func (l *Lock) Undone(context.Context, []string, string, []int64) (bool, error) {
+	if l.Undo == ErrUndone {
+		return true, nil
+	}
+	return false, l.Undo
+}
+
+// ErrUndone is the Undo of a [Lock] whose orders were undone.
+var ErrUndone = errors.New("undone")
 
 func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, error) {
 	l.note("acquire ", strings.Join(request.IDs, " "))
@@ -138,9 +150,9 @@ func (l *Lock) Open() int {
 	return l.open
 }
 
-// Marked implements gate.Locker: no call has begun to undo anything.
+// Marked implements gate.Locker.
 func (l *Lock) Marked(_ context.Context, ids []string) ([]int64, error) {
-	return make([]int64, len(ids)), nil
+	return slices.Repeat([]int64{l.Mark}, len(ids)), nil
 }
 
 // Lose ends all leases, those to come included.
