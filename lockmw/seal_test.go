@@ -2,6 +2,7 @@ package lockmw
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -56,7 +57,7 @@ func TestAuthzOff(t *testing.T) {
 	seal := gate.NewSeal()
 	b.server.opts.Seal, b.server.opts.RenewSeal = seal, func(context.Context) { t.Error("the key is renewed for a client's path") }
 	g := b.server.current.Load().gate
-	open := func(value, method, path string) (stream, *extproc.ProcessingResponse) {
+	open := func(value, method, path string, header ...string) (stream, *extproc.ProcessingResponse) {
 		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), gate.AuthzOff[0], value))
 		t.Cleanup(cancel)
 		client, err := b.client.Process(ctx)
@@ -64,7 +65,10 @@ func TestAuthzOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := stream{client, t, cancel}
-		return s, s.say(whole(requestHeaders(":method", method, ":path", path, ":authority", "shop")))
+		return s, s.say(whole(requestHeaders(append(header, ":method", method, ":path", path, ":authority", "shop")...)))
+	}
+	removes := func(r *extproc.ProcessingResponse, name string) bool {
+		return slices.Contains(r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetRemoveHeaders(), name)
 	}
 	shown := func(r *extproc.ProcessingResponse) bool {
 		return r.GetDynamicMetadata().GetFields()[gate.GuardNamespace].GetStructValue().GetFields()[gate.GuardField].GetBoolValue()
@@ -81,6 +85,12 @@ func TestAuthzOff(t *testing.T) {
 		s, r := open("off", "POST", path)
 		if r.GetRequestHeaders() == nil || !shown(r) {
 			t.Errorf("%s: %v", path, r)
+		}
+		if path == "/none" {
+			_, forged := open("off", "POST", path, "x.ordergate.key", "a client's")
+			if !removes(r, "x-original-url") || !removes(forged, "x-original-url") || !removes(forged, "x.ordergate.key") {
+				t.Errorf("a backend may obey a client's header: %v, %v", r, forged)
+			}
 		}
 		if path == "/orders/42/settle" {
 			if fields := r.GetDynamicMetadata().GetFields()[gate.MetadataNamespace].GetStructValue().GetFields(); fields["verdict"].GetStringValue() != "acquired" {

@@ -267,6 +267,8 @@ func TestCreate(t *testing.T) {
 	headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "location", RawValue: []byte("/orders/42")})
 	body := &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseBody{
 		ResponseBody: &extproc.HttpBody{Body: []byte(`{"id": 42}`), EndOfStream: true}}}
+	part := &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseBody{
+		ResponseBody: &extproc.HttpBody{Body: []byte(`{"id": 42, "lines": [`)}}}
 	for _, tt := range []struct {
 		name   string
 		shows  messages
@@ -274,6 +276,7 @@ func TestCreate(t *testing.T) {
 		did    string
 	}{
 		{"learned before the body goes on", messages{create, answered("201", "via_upstream"), body}, false, "learn 42"},
+		{"learned from what fits into Envoy's buffer", messages{create, answered("201", "via_upstream"), part}, false, "learn 42"},
 		{"not created", messages{create, answered("422", "via_upstream")}, false, ""},
 		{"no body", messages{create, ended}, false, "incomplete"},
 		{"the client leaves", messages{create}, true, "abandoned"},

@@ -69,7 +69,7 @@ func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest, then func(
 
 // Undone implements gate.Locker: no call has undone anything, or as Undo says.
 func (l *Lock) Undone(context.Context, []string, string, []int64) (bool, error) {
-	if l.Undo == ErrUndone {
+	if errors.Is(l.Undo, ErrUndone) {
 		return true, nil
 	}
 	return false, l.Undo
