@@ -139,6 +139,13 @@ func TestClientOf(t *testing.T) {
 			t.Errorf("%q is client %q, want %q", address, got, want)
 		}
 	}
+	c, lock, req := newLockedCreate(t, &gatetest.Filter{})
+	c.SetClient("192.0.2.1:4711")
+	req.Body, req.BodyState = []byte(`{"id":7}`), order.BodyComplete
+	grantOf(t, c, withBody(t, c, req))
+	if got := lock.Requests()[0].Client; got != "192.0.2.1" {
+		t.Errorf("behind a body, the client is %q", got)
+	}
 }
 
 // TestLargestSettlement refuses one byte more, announced or sent. An observed one passes.

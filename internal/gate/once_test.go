@@ -59,6 +59,10 @@ func TestEndIsHeld(t *testing.T) {
 		if step = gatetest.Work(t.Context(), c, step); step.Do != gate.PassResponse {
 			t.Errorf("after work %d: %+v", work, step)
 		}
+		gatetest.End(c)
+	}
+	if got := lock.Journal.Short(); got != "acquire 42, store n, release" {
+		t.Errorf("the lock: %q", got)
 	}
 }
 
@@ -170,7 +174,7 @@ func TestKeyOfAnotherOrder(t *testing.T) {
 // before: its answer counts from above the marks of that one.
 func TestKeyWithinAnUndo(t *testing.T) {
 	for mark, want := range map[int64]string{0: `"fences":[7]`, 9: `"fences":[9]`} {
-		lock, keys := &gatetest.Lock{Enters: "outer", Mark: mark}, &gatetest.Lock{Texts: make(map[string]string)}
+		lock, keys := &gatetest.Lock{Journal: &gatetest.Journal{}, Enters: "outer", Mark: mark}, &gatetest.Lock{Texts: make(map[string]string)}
 		g := settleOnce(t, lock, gatetest.Silent{})
 		keyed := *g.Policies()[0].Settle.Once
 		keyed.Key = &gate.OnceKey{Lock: keys, Parts: []string{"idempotency-key"}}
@@ -183,6 +187,9 @@ func TestKeyWithinAnUndo(t *testing.T) {
 		gatetest.Work(t.Context(), c, gatetest.Answer(c, &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, Header: order.HeaderList{}, Ended: true}))
 		if text := fmt.Sprint(keys.Texts); !strings.Contains(text, want) {
 			t.Errorf("stored are %s, want %s", text, want)
+		}
+		if !lock.Requests()[0].Keyed {
+			t.Error("it enters beside a call that undoes")
 		}
 	}
 }

@@ -171,6 +171,10 @@ func TestWhenRenewed(t *testing.T) {
 			t.Errorf("%s: it is renewed: %t", tt.name, due)
 		}
 	}
+	l.leases.leases = make(map[*Lease]struct{})
+	if granted := l.leaseOf("k", AcquireOption{}, answer{fence: 1, asked: begun}); !granted.EndsAt().Equal(begun.Add(lease)) {
+		t.Errorf("it ends %v after its question", granted.EndsAt().Sub(begun))
+	}
 	p := &Lease{locker: l, until: begun}
 	for _, asked := range []time.Time{begun, begun.Add(-time.Second)} { // the answers may cross
 		if p.renewed(asked, true); !p.EndsAt().Equal(begun.Add(lease)) {

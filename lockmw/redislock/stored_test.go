@@ -479,6 +479,15 @@ func TestStoredAndHandedOver(t *testing.T) {
 		if err := bedtest.Receive(t, "its end", got); !isStored(err) {
 			t.Errorf("got %v", err)
 		}
+		third := acquire(t, l, "k")
+		third.StoreAnswer("refund", "done", "", time.Hour)
+		fourth := async(t.Context(), l, "k")
+		bedtest.Eventually(t, "the fourth waits", func() bool { return l.Waiting() == 1 })
+		release(t, third)
+		release(t, bedtest.Receive(t, "the fourth's lease", fourth).ok(t))
+		if client.Exists(t.Context(), StoredKey("k", "refund")).Val() != 1 {
+			t.Error("a lock was handed over without its answer")
+		}
 	})
 }
 
