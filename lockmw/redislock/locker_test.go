@@ -207,21 +207,25 @@ func TestTriesRunOut(t *testing.T) {
 func TestTooManyWait(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
-		acquire(t, newLocker(t, c, Options{}), "k")
-		l := newLocker(t, c, Options{Wait: never, MaxWaitersPerKey: 1})
-		ctx, leave := context.WithCancel(t.Context())
-		left := make(chan error, 1)
-		go func() { _, err := l.Acquire(ctx, "k"); left <- err }()
-		bedtest.Eventually(t, "one waits", func() bool { return l.Waiting() == 1 })
-		if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
-			t.Errorf("one too many: %v, want ErrBusy", err)
-		}
-		leave()
-		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("who left: %v, want context.Canceled", err)
-		}
-		if l.Waiting() != 0 {
-			t.Errorf("%d still wait", l.Waiting())
+		holder := newLocker(t, c, Options{})
+		acquire(t, holder, "k")
+		acquire(t, holder, "l")
+		for second, opts := range map[string]Options{"k": {Wait: never, MaxWaitersPerKey: 1}, "l": {Wait: never, MaxWaiters: 1}} {
+			l := newLocker(t, c, opts)
+			ctx, leave := context.WithCancel(t.Context())
+			left := make(chan error, 1)
+			go func() { _, err := l.Acquire(ctx, "k"); left <- err }()
+			bedtest.Eventually(t, "one waits", func() bool { return l.Waiting() == 1 })
+			if _, err := l.Acquire(t.Context(), second); !errors.Is(err, ErrBusy) {
+				t.Errorf("one too many, for %s: %v, want ErrBusy", second, err)
+			}
+			leave()
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v, want context.Canceled", err)
+			}
+			if l.Waiting() != 0 {
+				t.Errorf("%d still wait", l.Waiting())
+			}
 		}
 	})
 }
