@@ -367,3 +367,22 @@ func TestHandOverOfALostLock(t *testing.T) {
 		release(t, bedtest.Receive(t, "the grant", got).ok(t))
 	})
 }
+
+// TestInnerIsNotHandedOver has a call within a lease end while another one waits in this process: the outer call
+// keeps the lock, and hands it over.
+func TestInnerIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{Wait: never})
+		outer := acquire(t, l, "k")
+		inner := acquire(t, l, "k", Reenter(outer.Owner()))
+		next := async(t.Context(), l, "k")
+		bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
+		release(t, inner)
+		if l.Waiting() != 1 {
+			t.Error("the lock was handed over within the outer call")
+		}
+		release(t, outer)
+		release(t, bedtest.Receive(t, "the next lease", next).ok(t))
+	})
+}
