@@ -187,7 +187,7 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		seen := &losses{}
-		a, b := newLocker(t, c, Options{Lease: time.Second, Observer: seen}), newLocker(t, c, Options{})
+		a, b := newLocker(t, c, Options{Lease: 3 * time.Second, Observer: seen}), newLocker(t, c, Options{})
 		lease := acquire(t, a, "k")
 		c.Del(t.Context(), "k") // an operator, say
 		other := acquire(t, b, "k")
@@ -218,7 +218,7 @@ func TestLost(t *testing.T) {
 		c.Del(t.Context(), "l")
 		<-both.Lost()
 		lost := time.Now()
-		bedtest.Eventually(t, "a lease has passed", func() bool { return time.Since(lost) > 1200*time.Millisecond })
+		bedtest.Eventually(t, "a lease has passed", func() bool { return time.Since(lost) > 3200*time.Millisecond })
 		if c.Exists(t.Context(), "k").Val() != 1 {
 			t.Error("the rest of a lease is not renewed")
 		}
@@ -250,7 +250,7 @@ func TestReleaseOfALostLease(t *testing.T) {
 func TestMaxHold(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
-		l := newLocker(t, c, Options{Lease: time.Second, Hold: time.Hour})
+		l := newLocker(t, c, Options{Lease: 3 * time.Second, Hold: time.Hour})
 		lease := acquire(t, l, "k", MaxHold(time.Millisecond))
 		<-lease.Lost()
 		if lease.Ended() {
