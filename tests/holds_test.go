@@ -30,6 +30,11 @@ func breakable(t *testing.T, change settings) (*stack, *wire) {
 func (s *stack) abandonedCut(b *backend, path, body, lease string, wires ...*wire) {
 	s.t.Helper()
 	h := s.hang(b, "POST", path, body, "Content-Type", jsonBody, leaseHeader, lease)
+	for _, w := range wires { // of a quorum, one may have the lock after most have granted it
+		c := redis.NewClient(&redis.Options{Addr: w.upstream})
+		bedtest.Eventually(s.t, "the lock is taken", func() bool { return c.Exists(s.t.Context(), "order:lock:1").Val() == 1 })
+		must(s.t, c.Close())
+	}
 	for _, w := range wires {
 		w.set(cut)
 	}
