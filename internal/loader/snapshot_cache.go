@@ -96,7 +96,8 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 	}
 	if err := f.store(work); err != nil && ctx.Err() == nil {
 		level := slog.LevelWarn
-		if errors.Is(err, changelog.ErrNotFollowed) { // yet
+		// Not followed yet, or in doubt, which has its own line.
+		if errors.Is(err, changelog.ErrNotFollowed) || errors.Is(err, filter.ErrNotReady) {
 			level = slog.LevelInfo
 		}
 		f.log.Log(ctx, level, "other ordergates have to read the sources themselves", "error", err,
