@@ -142,10 +142,10 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 		}
 		err = errors.Join(err, set.Add(t.Context(), "3"))
 		for id, want := range map[string]presence.Answer{"2": presence.Maybe, "3": presence.Maybe, "nobody": presence.Absent} {
-			got, askErr := set.Query(t.Context(), id)
-			if err = errors.Join(err, askErr); got != want {
-				t.Errorf("%s: %s is %v, want %v", kind, id, got, want)
-			}
+			bedtest.Eventually(t, fmt.Sprintf("%s: %s is %v", kind, id, want), func() bool {
+				got, err := set.Query(t.Context(), id)
+				return got == want && err == nil // on a busy machine, the state may be too old for a while
+			})
 		}
 		if err != nil {
 			t.Error(err)
