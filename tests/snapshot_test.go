@@ -285,16 +285,16 @@ func TestSnapshotKinds(t *testing.T) {
 			k.mustSay(fromSnapshot)
 			bedtest.Eventually(t, "it has as much room as before", func() bool { return k.metric("capacity") >= tc.room })
 			k.want("maybe", "1", "500", "1000", "3000001", "3000002")
-			// Of ten, the same one in a thousand: never three.
-			passed := 0
-			for i := range 10 {
-				if k.ask(strconv.Itoa(4_000_000+i)) != "absent" {
-					passed++
+			// Of ten, the same one in a thousand: never three. Until its window is open, all are unknown.
+			bedtest.Eventually(t, "of ten that do not exist, two pass at most", func() bool {
+				passed := 0
+				for i := range 10 {
+					if k.ask(strconv.Itoa(4_000_000+i)) != "absent" {
+						passed++
+					}
 				}
-			}
-			if passed > 2 {
-				t.Errorf("%d of 10 passed", passed)
-			}
+				return passed <= 2
+			})
 		})
 	}
 }
