@@ -13,7 +13,7 @@ import (
 //
 // Go's monitor (sysmon) wakes up with the first work after a pause, and then every 20 µs for a while. A
 // sidecar pauses after every few messages: with the default of 50 µs, the monitor takes a fifth of its CPU
-// under load, and half with few callers (make bench-gateway). Go's timers are so late, too.
+// under load, and a third with few callers (tests/bench/gateway). Go's timers are so late, too.
 const timerSlack = time.Millisecond
 
 // slackIsSet is the variable of a process that has executed itself.
