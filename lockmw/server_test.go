@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -217,6 +216,18 @@ func TestAnswerWhileWaiting(t *testing.T) {
 	b.wantDid("acquire 42, gave up")
 }
 
+// stuck opens a stream of a settlement that waits for its lock. Its client takes up no replies until it leaves;
+// leave returns when the stream has ended.
+func (b *bed) stuck() (s *stuckStream, leave func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	s = &stuckStream{ctx: ctx, in: make(chan *extproc.ProcessingRequest, 2), sending: make(chan struct{}, 2)}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = b.server.Process(s) }()
+	s.in <- settle()
+	b.wantDid("acquire 42")
+	return s, func() { cancel(); <-ended }
+}
+
 // TestStuckClient has a client take up no replies while it waits: that delays no one else's lock.
 func TestStuckClient(t *testing.T) {
 	b := newBed(t)
@@ -225,35 +236,22 @@ func TestStuckClient(t *testing.T) {
 		Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 		IDs: []order.ID{{In: order.InPath, Name: "id", Format: order.Format{Kind: order.Digits, Min: 1, Max: 19}}},
 	}
-	g, err := gate.New([]gate.Policy{{Rule: rule, Settle: &gate.Settle{Lock: l}}}, gatetest.Silent{}, time.Now)
-	bedtest.Check(t, err)
-	b.server.Use(g)
-	ctx, leave := context.WithCancel(t.Context())
-	s := &stuckStream{ctx: ctx, in: make(chan *extproc.ProcessingRequest, 2), sending: make(chan struct{}, 2)}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = b.server.Process(s) }()
-	s.in <- settle()
-	b.wantDid("acquire 42")
+	b.server.Use(gatetest.Gate(t, []gate.Policy{{Rule: rule, Settle: &gate.Settle{Lock: l}}}, gatetest.Silent{}))
+	s, leave := b.stuck()
+	defer leave()
 	s.in <- bodyPart(false)
 	bedtest.Receive(t, "a reply", s.sending)
 	b.lock.Grants <- nil
-	defer func() { leave(); <-ended }()
 	bedtest.Receive(t, "the locker to be free for others", l.served)
 }
 
 // TestUnsent has Envoy leave while it is told to forward a request: it has not, and the lock is released.
 func TestUnsent(t *testing.T) {
 	b := newBed(t)
-	ctx, leave := context.WithCancel(t.Context())
-	s := &stuckStream{ctx: ctx, in: make(chan *extproc.ProcessingRequest, 1), sending: make(chan struct{}, 1)}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = b.server.Process(s) }()
-	s.in <- settle()
-	b.wantDid("acquire 42")
+	s, leave := b.stuck()
 	b.lock.Grants <- nil
 	bedtest.Receive(t, "the reply", s.sending)
 	leave()
-	<-ended
 	b.wantDid("acquire 42, release")
 }
 
