@@ -139,7 +139,7 @@ func TestOnceVaries(t *testing.T) {
 }
 
 // TestKeyOfAnotherOrder has a key come again with another order, at another host, and when the order was undone
-// since, or nobody knows, under a rule that compares nothing else of requests.
+// since, or that is unknown, under a rule that compares nothing else of requests.
 func TestKeyOfAnotherOrder(t *testing.T) {
 	lock, keys := &gatetest.Lock{Journal: &gatetest.Journal{}}, &gatetest.Lock{Journal: &gatetest.Journal{}, Name: "key", Texts: make(map[string]string)}
 	g := settleOnce(t, lock, gatetest.Silent{})

@@ -162,7 +162,7 @@ func TestTooManyConditions(t *testing.T) {
 	}
 }
 
-// TestUndecided has nobody decide what is to hold under the lock: the call is refused, and gives the lock back.
+// TestUndecided leaves open whether what is to hold under the lock does: the call is refused, and gives the lock back.
 func TestUndecided(t *testing.T) {
 	away := errors.New("condition latch cannot be checked: WRONGTYPE")
 	undo := &gate.Once{Keep: time.Hour, Forget: []string{"answer"}, Stores: func(int) bool { return true }}

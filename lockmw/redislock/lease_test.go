@@ -209,7 +209,7 @@ func TestLost(t *testing.T) {
 		}
 		release(t, other)
 		other.mu.Lock()
-		other.until = time.Now() // in a process that stood still, nobody has noticed
+		other.until = time.Now() // a process that stood still has not noticed
 		other.mu.Unlock()
 		if !other.Ended() {
 			t.Error("a lease whose time has passed has not ended")
